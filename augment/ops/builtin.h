@@ -2,44 +2,61 @@
 // use, and builtin.cpp puts them into one table (equal-plugins contract).
 #pragma once
 
+#include "base/private_api.h"
 #include "millrace/millrace.hpp"
 
 namespace millrace::augment {
 
-extern const millrace_unit kAffine;
-extern const millrace_unit kAutoAugment;
-extern const millrace_unit kAutocontrast;
-extern const millrace_unit kBrightness;
-extern const millrace_unit kCenterCrop;
-extern const millrace_unit kColorJitter;
-extern const millrace_unit kContrast;
-extern const millrace_unit kCrop;
-extern const millrace_unit kCutmix;
-extern const millrace_unit kElastic;
-extern const millrace_unit kEqualize;
-extern const millrace_unit kGaussianBlur;
-extern const millrace_unit kGaussianNoise;
-extern const millrace_unit kGrayscale;
-extern const millrace_unit kHflip;
-extern const millrace_unit kHue;
-extern const millrace_unit kInvert;
-extern const millrace_unit kJpegCompression;
-extern const millrace_unit kMixup;
-extern const millrace_unit kPad;
-extern const millrace_unit kPosterize;
-extern const millrace_unit kRandAugment;
-extern const millrace_unit kRandomAffine;
-extern const millrace_unit kRandomApply;
-extern const millrace_unit kRandomCrop;
-extern const millrace_unit kRandomErasing;
-extern const millrace_unit kRandomPerspective;
-extern const millrace_unit kRandomResizedCrop;
-extern const millrace_unit kRandomRotation;
-extern const millrace_unit kResize;
-extern const millrace_unit kSaturation;
-extern const millrace_unit kSharpness;
-extern const millrace_unit kSolarize;
-extern const millrace_unit kTrivialAugment;
-extern const millrace_unit kVflip;
+/// A built-in augmentation: its class in Python, and its table.
+struct Augmentation {
+  /// Python class with the arguments that come first, "Pad(padding, fill=)": one without a default
+  /// is required, `name=` has the declared default, `name=1` one of Python's own. The parameters
+  /// that it leaves out follow as declared. tools/python_classes.py writes the classes.
+  const char* python;
+  millrace_unit unit;
+};
+
+/// The augmentation of a class that declares kPython beside the members of millrace.hpp.
+template <class T>
+inline constexpr Augmentation kAugmentation{T::kPython, kUnit<T>};
+
+/// Returns Augmentation::python of a built-in augmentation, or null for any other unit.
+MILLRACE_PRIVATE_API const char* python_of(const millrace_unit& unit);
+
+extern const Augmentation kAffine;
+extern const Augmentation kAutoAugment;
+extern const Augmentation kAutocontrast;
+extern const Augmentation kBrightness;
+extern const Augmentation kCenterCrop;
+extern const Augmentation kColorJitter;
+extern const Augmentation kContrast;
+extern const Augmentation kCrop;
+extern const Augmentation kCutmix;
+extern const Augmentation kElastic;
+extern const Augmentation kEqualize;
+extern const Augmentation kGaussianBlur;
+extern const Augmentation kGaussianNoise;
+extern const Augmentation kGrayscale;
+extern const Augmentation kHflip;
+extern const Augmentation kHue;
+extern const Augmentation kInvert;
+extern const Augmentation kJpegCompression;
+extern const Augmentation kMixup;
+extern const Augmentation kPad;
+extern const Augmentation kPosterize;
+extern const Augmentation kRandAugment;
+extern const Augmentation kRandomAffine;
+extern const Augmentation kRandomApply;
+extern const Augmentation kRandomCrop;
+extern const Augmentation kRandomErasing;
+extern const Augmentation kRandomPerspective;
+extern const Augmentation kRandomResizedCrop;
+extern const Augmentation kRandomRotation;
+extern const Augmentation kResize;
+extern const Augmentation kSaturation;
+extern const Augmentation kSharpness;
+extern const Augmentation kSolarize;
+extern const Augmentation kTrivialAugment;
+extern const Augmentation kVflip;
 
 }  // namespace millrace::augment

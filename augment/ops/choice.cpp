@@ -43,9 +43,10 @@ std::vector<std::string> split_ops(std::string_view text) {
 class RandomApply {
  public:
   static constexpr const char* kName = "random_apply";
+  static constexpr const char* kPython = "RandomApply(ops)";
   static constexpr const char* kHelp = "apply all of `ops` with probability p, or none";
   static constexpr Parameter kParams[] = {
-      number("p", "0.5", 0, 1, "probability that they are applied"),
+      number("p", "0.5", 0, 1, "probability that all are applied"),
       text("ops", "", "augmentations in order: gaussian_blur{sigma=[0.1,2]};hflip")};
 
   RandomApply(const Values& values, Children& children) : p_(values.number("p")) {
@@ -70,7 +71,7 @@ class RandomApply {
 
 }  // namespace
 
-const millrace_unit kRandomApply = kUnit<RandomApply>;
+const Augmentation kRandomApply = kAugmentation<RandomApply>;
 
 // auto_augment (Cubuk et al., 2019), rand_augment (Cubuk et al., 2020) and trivial_augment (Mueller
 // and Hutter, 2021): apply operations drawn for each sample, with the strengths of torchvision's
@@ -250,13 +251,14 @@ std::vector<double> one_strength(const Values& values) {
   return {all[magnitude]};
 }
 
-constexpr Parameter kInterpolation =
-    choice("interpolation", "nearest", "nearest|bilinear", "how positions are read");
+constexpr Parameter kInterpolation = choice("interpolation", "nearest", "nearest|bilinear",
+                                            "how levels between pixels are computed");
 
 class AutoAugment {
  public:
   static constexpr const char* kName = "auto_augment";
-  static constexpr const char* kHelp = "one of a learned policy's 25 pairs of operations";
+  static constexpr const char* kPython = "AutoAugment";
+  static constexpr const char* kHelp = "apply one of a learned policy's 25 pairs of operations";
   static constexpr Parameter kParams[] = {choice("policy", "imagenet", "imagenet|cifar10|svhn",
                                                  "data set that the policy was learned on"),
                                           kInterpolation, fill_param()};
@@ -292,18 +294,18 @@ class AutoAugment {
   /// precision, so that products which are whole levels truncate alike. Thresholds of solarize that
   /// are whole levels stay whole.
   static double amount_at(const Step& step, int sign) {
-    constexpr int kMost = 9;  // magnitudes go from 0 to 9
+    constexpr int kMax = 9;  // magnitudes go from 0 to 9
     const int signed_by = is_signed(step.op) ? sign : 1;
     if (is_enhancement(step.op)) {
       const auto end = static_cast<float>(kRandSpace.enhance);
-      const float part = end / float{kMost};
-      const float strength = step.magnitude <= kMost / 2
+      const float part = end / float{kMax};
+      const float strength = step.magnitude <= kMax / 2
                                  ? part * static_cast<float>(step.magnitude)
-                                 : end - part * static_cast<float>(kMost - step.magnitude);
+                                 : end - part * static_cast<float>(kMax - step.magnitude);
       return 1 + signed_by * static_cast<double>(strength);
     }
-    if (step.op == kOpSolarize) return 255.0 * (kMost - step.magnitude) / kMost;
-    return amount_of(step.op, kRandSpace, signed_by * step.magnitude / double{kMost});
+    if (step.op == kOpSolarize) return 255.0 * (kMax - step.magnitude) / kMax;
+    return amount_of(step.op, kRandSpace, signed_by * step.magnitude / double{kMax});
   }
 
   std::vector<Prepared> steps_;  ///< two per sub-policy
@@ -312,11 +314,13 @@ class AutoAugment {
 class RandAugment {
  public:
   static constexpr const char* kName = "rand_augment";
-  static constexpr const char* kHelp = "num_ops of 14 operations, each at the same strength";
+  static constexpr const char* kPython = "RandAugment";
+  static constexpr const char* kHelp = "apply num_ops of 14 operations, all at the same strength";
   static constexpr Parameter kParams[] = {
-      integer("num_ops", "2", 0, MILLRACE_MOST_CHOSEN, "how many are applied, one after the other"),
+      integer("num_ops", "2", 0, MILLRACE_MOST_CHOSEN,
+              "number of operations, applied one after the other"),
       integer("magnitude", "9", 0, 255, "strength, 0 to num_magnitude_bins - 1"),
-      integer("num_magnitude_bins", "31", 2, 256, "how many strengths there are"), kInterpolation,
+      integer("num_magnitude_bins", "31", 2, 256, "number of strengths"), kInterpolation,
       fill_param()};
 
   RandAugment(const Values& values, Children& children)
@@ -335,9 +339,10 @@ class RandAugment {
 class TrivialAugment {
  public:
   static constexpr const char* kName = "trivial_augment";
-  static constexpr const char* kHelp = "one of 14 operations at a random strength";
+  static constexpr const char* kPython = "TrivialAugmentWide";
+  static constexpr const char* kHelp = "apply one of 14 operations at a random strength";
   static constexpr Parameter kParams[] = {
-      integer("num_magnitude_bins", "31", 2, 256, "how many strengths there are"), kInterpolation,
+      integer("num_magnitude_bins", "31", 2, 256, "number of strengths"), kInterpolation,
       fill_param()};
 
   TrivialAugment(const Values& values, Children& children)
@@ -355,8 +360,8 @@ class TrivialAugment {
 
 }  // namespace
 
-const millrace_unit kAutoAugment = kUnit<AutoAugment>;
-const millrace_unit kRandAugment = kUnit<RandAugment>;
-const millrace_unit kTrivialAugment = kUnit<TrivialAugment>;
+const Augmentation kAutoAugment = kAugmentation<AutoAugment>;
+const Augmentation kRandAugment = kAugmentation<RandAugment>;
+const Augmentation kTrivialAugment = kAugmentation<TrivialAugment>;
 
 }  // namespace millrace::augment

@@ -189,6 +189,7 @@ constexpr Parameter factor_param(const char* help) { return number("factor", "1"
 
 struct Brightness {
   static constexpr const char* kName = "brightness";
+  static constexpr const char* kPython = "Brightness(factor)";
   static constexpr const char* kHelp = "multiply every level by a factor";
   static constexpr Parameter kParams[] = {
       factor_param("0: black, 1: unchanged, 2: twice as bright")};
@@ -205,7 +206,8 @@ struct Brightness {
 
 struct Contrast {
   static constexpr const char* kName = "contrast";
-  static constexpr const char* kHelp = "move every level away from the image's mean gray";
+  static constexpr const char* kPython = "Contrast(factor)";
+  static constexpr const char* kHelp = "scale every level's distance from the image's mean gray";
   static constexpr Parameter kParams[] = {
       factor_param("0: all gray, 1: unchanged, 2: twice as far")};
   static constexpr Reach kReach{MILLRACE_GLOBAL, 0};
@@ -217,7 +219,8 @@ struct Contrast {
 
 struct Saturation {
   static constexpr const char* kName = "saturation";
-  static constexpr const char* kHelp = "move every pixel away from its gray";
+  static constexpr const char* kPython = "Saturation(factor)";
+  static constexpr const char* kHelp = "scale every pixel's distance from its gray";
   static constexpr Parameter kParams[] = {factor_param("0: gray, 1: unchanged, 2: twice as far")};
 
   explicit Saturation(const Values& values) : factor(values.number("factor")) {}
@@ -227,9 +230,10 @@ struct Saturation {
 
 struct Hue {
   static constexpr const char* kName = "hue";
+  static constexpr const char* kPython = "Hue(turn)";
   static constexpr const char* kHelp = "turn the hue of every pixel";
   static constexpr Parameter kParams[] = {
-      number("turn", "0", -0.5, 0.5, "part of the full circle")};
+      number("turn", "0", -0.5, 0.5, "fraction of a full turn of the colour circle")};
 
   explicit Hue(const Values& values) : turn(values.number("turn")) {}
   void apply(Image image) const { adjust_hue(image, turn); }
@@ -238,10 +242,10 @@ struct Hue {
 
 }  // namespace
 
-const millrace_unit kBrightness = kUnit<Brightness>;
-const millrace_unit kContrast = kUnit<Contrast>;
-const millrace_unit kSaturation = kUnit<Saturation>;
-const millrace_unit kHue = kUnit<Hue>;
+const Augmentation kBrightness = kAugmentation<Brightness>;
+const Augmentation kContrast = kAugmentation<Contrast>;
+const Augmentation kSaturation = kAugmentation<Saturation>;
+const Augmentation kHue = kAugmentation<Hue>;
 
 // color_jitter: changes brightness, contrast, saturation and hue by random amounts in a random
 // order (torchvision's ColorJitter).
@@ -255,12 +259,13 @@ constexpr Parameter factors(const char* name) {
 class ColorJitter {
  public:
   static constexpr const char* kName = "color_jitter";
+  static constexpr const char* kPython = "ColorJitter";
   static constexpr const char* kHelp =
       "change brightness, contrast, saturation and hue by random amounts in a random order";
   static constexpr Parameter kParams[] = {
       factors("brightness"), factors("contrast"), factors("saturation"),
       numbers("hue", "[0]", lengths(1, 2), -0.5, 0.5,
-              "turn of the colour circle: h for [-h, h], or [low, high]")};
+              "fraction of a full turn: h for [-h, h], or [low, high]")};
   static constexpr Reach kReach{MILLRACE_GLOBAL, 0};
 
   explicit ColorJitter(const Values& values) {
@@ -312,6 +317,6 @@ class ColorJitter {
 
 }  // namespace
 
-const millrace_unit kColorJitter = kUnit<ColorJitter>;
+const Augmentation kColorJitter = kAugmentation<ColorJitter>;
 
 }  // namespace millrace::augment

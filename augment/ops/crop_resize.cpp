@@ -17,6 +17,7 @@ namespace {
 class Crop {
  public:
   static constexpr const char* kName = "crop";
+  static constexpr const char* kPython = "Crop(top, left, height, width)";
   static constexpr const char* kHelp = "cut out a window at a fixed place";
   static constexpr Parameter kParams[] = {
       integer("top", "0", -65535, 65535, "pixels from the upper edge; negative: pad"),
@@ -43,6 +44,7 @@ class Crop {
 class CenterCrop {
  public:
   static constexpr const char* kName = "center_crop";
+  static constexpr const char* kPython = "CenterCrop(size)";
   static constexpr const char* kHelp = "cut out the middle; smaller images are padded";
   static constexpr Parameter kParams[] = {
       integers("size", "[224]", lengths(1, 2), 1, 65535, "pixels: a side, or [height, width]"),
@@ -71,6 +73,7 @@ class CenterCrop {
 class Pad {
  public:
   static constexpr const char* kName = "pad";
+  static constexpr const char* kPython = "Pad(padding, fill=)";
   static constexpr const char* kHelp = "add pixels around the image";
   static constexpr Parameter kParams[] = {
       integers("padding", "[0]", lengths(1, 2, 4), 0, 65535,
@@ -109,9 +112,9 @@ class Pad {
 
 }  // namespace
 
-const millrace_unit kCrop = kUnit<Crop>;
-const millrace_unit kCenterCrop = kUnit<CenterCrop>;
-const millrace_unit kPad = kUnit<Pad>;
+const Augmentation kCrop = kAugmentation<Crop>;
+const Augmentation kCenterCrop = kAugmentation<CenterCrop>;
+const Augmentation kPad = kAugmentation<Pad>;
 
 // random_crop: pads, then cuts out a window of fixed size at a random position (torchvision's
 // RandomCrop with padding_mode="constant").
@@ -120,6 +123,7 @@ namespace {
 class RandomCrop {
  public:
   static constexpr const char* kName = "random_crop";
+  static constexpr const char* kPython = "RandomCrop(size)";
   static constexpr const char* kHelp = "pad, then cut out a window of `size` at a random place";
   static constexpr Parameter kParams[] = {
       integers("size", "[32]", lengths(1, 2), 1, 65535, "pixels: a side, or [height, width]"),
@@ -169,26 +173,28 @@ class RandomCrop {
 
 }  // namespace
 
-const millrace_unit kRandomCrop = kUnit<RandomCrop>;
+const Augmentation kRandomCrop = kAugmentation<RandomCrop>;
 
 // resize and random_resized_crop (torchvision's Resize and RandomResizedCrop). `nearest` takes the
 // pixel under the position, which torchvision calls NEAREST_EXACT.
 
 namespace {
 
-constexpr Parameter kResizeInterpolation =
-    choice("interpolation", "bilinear", "nearest|bilinear", "how levels between pixels are read");
+constexpr Parameter kResizeInterpolation = choice("interpolation", "bilinear", "nearest|bilinear",
+                                                  "how levels between pixels are computed");
 constexpr Parameter kAntialias =
     boolean("antialias", "true", "bilinear: widen the filter where the image shrinks");
 
 class Resize {
  public:
   static constexpr const char* kName = "resize";
+  static constexpr const char* kPython = "Resize(size, interpolation=)";
   static constexpr const char* kHelp = "stretch to a size, or until the shorter side has it";
   static constexpr Parameter kParams[] = {
       integers("size", "[256]", lengths(1, 2), 1, 65535,
                "pixels: [height, width], or one number for the shorter side"),
-      integer("max_size", "0", 0, 65535, "with one number: most for the longer side; 0: no limit"),
+      integer("max_size", "0", 0, 65535,
+              "with one number as size: limit for the longer side; 0: none"),
       kResizeInterpolation, kAntialias};
 
   explicit Resize(const Values& values)
@@ -230,12 +236,13 @@ class Resize {
 class RandomResizedCrop {
  public:
   static constexpr const char* kName = "random_resized_crop";
+  static constexpr const char* kPython = "RandomResizedCrop(size)";
   static constexpr const char* kHelp =
       "cut out a window of random area and aspect ratio, and stretch it to `size`";
   static constexpr Parameter kParams[] = {
       integers("size", "[224]", lengths(1, 2), 1, 65535, "pixels: a side, or [height, width]"),
       millrace::numbers("scale", "[0.08, 1]", lengths(2), 1e-6, 1,
-                        "[low, high]: part of the image's area"),
+                        "[low, high]: fraction of the image's area"),
       millrace::numbers("ratio", "[0.75, 1.3333333333333333]", lengths(2), 1e-3, 1e3,
                         "[low, high]: width over height, drawn uniformly in its logarithm"),
       kResizeInterpolation, kAntialias};
@@ -300,7 +307,7 @@ class RandomResizedCrop {
 
 }  // namespace
 
-const millrace_unit kResize = kUnit<Resize>;
-const millrace_unit kRandomResizedCrop = kUnit<RandomResizedCrop>;
+const Augmentation kResize = kAugmentation<Resize>;
+const Augmentation kRandomResizedCrop = kAugmentation<RandomResizedCrop>;
 
 }  // namespace millrace::augment

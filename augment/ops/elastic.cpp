@@ -110,6 +110,7 @@ namespace {
 class Elastic {
  public:
   static constexpr const char* kName = "elastic";
+  static constexpr const char* kPython = "ElasticTransform";
   static constexpr const char* kHelp = "move pixels by smooth random displacements";
   static constexpr double kMaxSigma = 100;
   static constexpr Parameter kParams[] = {
@@ -117,7 +118,8 @@ class Elastic {
               "strength: displacements are smoothed noise times half of it, in pixels; or [x, y]"),
       numbers("sigma", "[5]", lengths(1, 2), 0, kMaxSigma,
               "smoothness in pixels, or [x, y]; 0: none"),
-      choice("interpolation", "bilinear", "nearest|bilinear", "how positions are read"),
+      choice("interpolation", "bilinear", "nearest|bilinear",
+             "how levels between pixels are computed"),
       fill_param()};
 
   explicit Elastic(const Values& values) : interpolation_(values.interpolation()) {
@@ -198,6 +200,6 @@ class Elastic {
 
 }  // namespace
 
-const millrace_unit kElastic = kUnit<Elastic>;
+const Augmentation kElastic = kAugmentation<Elastic>;
 
 }  // namespace millrace::augment

@@ -24,6 +24,7 @@ class Flip {
 
 struct Hflip : Flip {
   static constexpr const char* kName = "hflip";
+  static constexpr const char* kPython = "HFlip";
   static constexpr const char* kHelp = "mirror left and right with probability p";
   using Flip::Flip;
   Warp warp(Size input, Call& call) const {
@@ -35,6 +36,7 @@ struct Hflip : Flip {
 
 struct Vflip : Flip {
   static constexpr const char* kName = "vflip";
+  static constexpr const char* kPython = "VFlip";
   static constexpr const char* kHelp = "mirror top and bottom with probability p";
   using Flip::Flip;
   Warp warp(Size input, Call& call) const {
@@ -46,7 +48,7 @@ struct Vflip : Flip {
 
 }  // namespace
 
-const millrace_unit kHflip = kUnit<Hflip>;
-const millrace_unit kVflip = kUnit<Vflip>;
+const Augmentation kHflip = kAugmentation<Hflip>;
+const Augmentation kVflip = kAugmentation<Vflip>;
 
 }  // namespace millrace::augment

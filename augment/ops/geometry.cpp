@@ -87,21 +87,23 @@ Range symmetric(const Numbers& values) {
 class RandomAffine {
  public:
   static constexpr const char* kName = "random_affine";
+  static constexpr const char* kPython = "RandomAffine(degrees)";
   static constexpr const char* kHelp =
       "rotate, translate, scale and shear about the centre, each drawn uniformly";
   static constexpr Parameter kParams[] = {
       millrace::numbers("degrees", "[0]", lengths(1, 2), -360, 360,
-                        "angle: d for [-d, d], or [low, high]"),
+                        "angle in degrees: d for [-d, d], or [low, high]"),
       millrace::numbers("translate", "[0]", lengths(1, 2), 0, 1,
-                        "most shift as a part of width and height: both, or [x, y]"),
+                        "largest shift as a fraction of width and height: one for both, or [x, y]"),
       millrace::numbers("scale", "[1]", lengths(1, 2), 0.01, 100, "factor: one, or [low, high]"),
       millrace::numbers(
           "shear", "[0]", lengths(1, 2, 4), -89, 89,
           "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
-      choice("interpolation", "nearest", "nearest|bilinear", "how positions are read"),
+      choice("interpolation", "nearest", "nearest|bilinear",
+             "how levels between pixels are computed"),
       fill_param(),
       millrace::numbers("center", "[]", lengths(0, 2), -65535, 65535,
-                        "[x, y] in pixels from the upper left corner; []: the image's centre")};
+                        "[x, y] in pixels from the top left corner; []: the image's centre")};
 
   explicit RandomAffine(const Values& values)
       : degrees_(symmetric(values.numbers("degrees"))), interpolation_(values.interpolation()) {
@@ -161,7 +163,7 @@ class RandomAffine {
 
 }  // namespace
 
-const millrace_unit kRandomAffine = kUnit<RandomAffine>;
+const Augmentation kRandomAffine = kAugmentation<RandomAffine>;
 
 // affine: a fixed rotation, translation, scale and shear (torchvision's functional affine; positive
 // angles turn clockwise). random_affine draws the amounts, and rand_augment uses this op.
@@ -170,18 +172,20 @@ namespace {
 class Affine {
  public:
   static constexpr const char* kName = "affine";
+  static constexpr const char* kPython = "Affine";
   static constexpr const char* kHelp = "rotate, translate, scale and shear by fixed amounts";
   static constexpr Parameter kParams[] = {
-      number("degrees", "0", -360, 360, "angle, clockwise"),
+      number("degrees", "0", -360, 360, "angle in degrees, clockwise"),
       numbers("translate", "[0, 0]", lengths(2), -65535, 65535, "shift in pixels: [x, y]"),
       numbers("translate_part", "[0, 0]", lengths(2), -1, 1,
-              "shift as a part of width and height, cut off to whole pixels: [x, y]"),
+              "shift as a fraction of width and height, truncated to whole pixels: [x, y]"),
       number("scale", "1", 0.01, 100, "factor"),
       numbers("shear", "[0, 0]", lengths(2), -89, 89, "degrees: [x, y]"),
-      choice("interpolation", "nearest", "nearest|bilinear", "how positions are read"),
+      choice("interpolation", "nearest", "nearest|bilinear",
+             "how levels between pixels are computed"),
       fill_param(),
       numbers("center", "[]", lengths(0, 2), -65535, 65535,
-              "[x, y] in pixels from the upper left corner; []: the image's centre")};
+              "[x, y] in pixels from the top left corner; []: the image's centre")};
 
   explicit Affine(const Values& values)
       : center_(values.numbers("center").size() == 2),
@@ -226,7 +230,7 @@ class Affine {
 
 }  // namespace
 
-const millrace_unit kAffine = kUnit<Affine>;
+const Augmentation kAffine = kAugmentation<Affine>;
 
 // random_rotation: rotates about the centre, counter-clockwise (torchvision's RandomRotation
 // without expand, because all samples of a batch have one size).
@@ -235,13 +239,15 @@ namespace {
 class RandomRotation {
  public:
   static constexpr const char* kName = "random_rotation";
+  static constexpr const char* kPython = "RandomRotation(degrees, interpolation=, fill=)";
   static constexpr const char* kHelp = "rotate counter-clockwise by an angle drawn uniformly";
   static constexpr Parameter kParams[] = {
       millrace::numbers("degrees", "[0]", lengths(1, 2), -360, 360,
-                        "angle: d for [-d, d], or [low, high]"),
-      choice("interpolation", "nearest", "nearest|bilinear", "how positions are read"),
+                        "angle in degrees: d for [-d, d], or [low, high]"),
+      choice("interpolation", "nearest", "nearest|bilinear",
+             "how levels between pixels are computed"),
       millrace::numbers("center", "[]", lengths(0, 2), -65535, 65535,
-                        "[x, y] in pixels from the upper left corner; []: the image's centre"),
+                        "[x, y] in pixels from the top left corner; []: the image's centre"),
       fill_param()};
 
   explicit RandomRotation(const Values& values) : interpolation_(values.interpolation()) {
@@ -283,7 +289,7 @@ class RandomRotation {
 
 }  // namespace
 
-const millrace_unit kRandomRotation = kUnit<RandomRotation>;
+const Augmentation kRandomRotation = kAugmentation<RandomRotation>;
 
 // random_perspective: moves the four corners inwards, each by a random amount (torchvision's
 // RandomPerspective).
@@ -324,11 +330,14 @@ namespace {
 class RandomPerspective {
  public:
   static constexpr const char* kName = "random_perspective";
+  static constexpr const char* kPython = "RandomPerspective";
   static constexpr const char* kHelp = "move the corners inwards at random, with probability p";
   static constexpr Parameter kParams[] = {
-      number("distortion_scale", "0.5", 0, 1, "most shift of a corner, as a part of half a side"),
+      number("distortion_scale", "0.5", 0, 1,
+             "largest shift of a corner, as a fraction of half a side"),
       number("p", "0.5", 0, 1, "probability"),
-      choice("interpolation", "bilinear", "nearest|bilinear", "how positions are read"),
+      choice("interpolation", "bilinear", "nearest|bilinear",
+             "how levels between pixels are computed"),
       fill_param()};
 
   explicit RandomPerspective(const Values& values)
@@ -371,6 +380,6 @@ class RandomPerspective {
 
 }  // namespace
 
-const millrace_unit kRandomPerspective = kUnit<RandomPerspective>;
+const Augmentation kRandomPerspective = kAugmentation<RandomPerspective>;
 
 }  // namespace millrace::augment

@@ -8,6 +8,7 @@ namespace {
 
 struct Grayscale {
   static constexpr const char* kName = "grayscale";
+  static constexpr const char* kPython = "RandomGrayscale";
   static constexpr const char* kHelp = "make RGB gray, keeping three channels, with probability p";
   static constexpr Parameter kParams[] = {p_param("0.1")};
 
@@ -20,6 +21,6 @@ struct Grayscale {
 
 }  // namespace
 
-const millrace_unit kGrayscale = kUnit<Grayscale>;
+const Augmentation kGrayscale = kAugmentation<Grayscale>;
 
 }  // namespace millrace::augment

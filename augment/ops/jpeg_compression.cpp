@@ -185,10 +185,11 @@ class Codecs {
 
 struct JpegCompression {
   static constexpr const char* kName = "jpeg_compression";
+  static constexpr const char* kPython = "JPEG(quality, p=1)";
   static constexpr const char* kHelp = "compress as JPEG and decompress, with probability p";
   static constexpr Parameter kParams[] = {
       integers("quality", "[50,100]", lengths(1, 2), 1, 100,
-               "JPEG quality, or least and greatest one of a uniform draw"),
+               "JPEG quality: one, or [lowest, highest] of a uniform draw"),
       p_param("0.5")};
   static constexpr Reach kReach{MILLRACE_GLOBAL, 0};  // blocks lie on a grid from the corner
 
@@ -219,6 +220,6 @@ struct JpegCompression {
 
 }  // namespace
 
-const millrace_unit kJpegCompression = kUnit<JpegCompression>;
+const Augmentation kJpegCompression = kAugmentation<JpegCompression>;
 
 }  // namespace millrace::augment

@@ -24,6 +24,7 @@ void set_all(Levels levels, const Function& function) {
 
 struct Invert {
   static constexpr const char* kName = "invert";
+  static constexpr const char* kPython = "RandomInvert";
   static constexpr const char* kHelp = "turn every level into 255 - level, with probability p";
   static constexpr Parameter kParams[] = {p_param("0.5")};
 
@@ -36,8 +37,9 @@ struct Invert {
 
 struct Posterize {
   static constexpr const char* kName = "posterize";
+  static constexpr const char* kPython = "RandomPosterize(bits)";
   static constexpr const char* kHelp = "keep the upper bits of every level, with probability p";
-  static constexpr Parameter kParams[] = {integer("bits", "4", 0, 8, "how many bits are kept"),
+  static constexpr Parameter kParams[] = {integer("bits", "4", 0, 8, "number of bits kept"),
                                           p_param("0.5")};
 
   explicit Posterize(const Values& values)
@@ -51,6 +53,7 @@ struct Posterize {
 
 struct Solarize {
   static constexpr const char* kName = "solarize";
+  static constexpr const char* kPython = "RandomSolarize(threshold)";
   static constexpr const char* kHelp = "invert levels of `threshold` and above, with probability p";
   static constexpr Parameter kParams[] = {
       number("threshold", "128", 0, 255, "lowest level that is inverted"), p_param("0.5")};
@@ -69,9 +72,9 @@ struct Solarize {
 
 }  // namespace
 
-const millrace_unit kInvert = kUnit<Invert>;
-const millrace_unit kPosterize = kUnit<Posterize>;
-const millrace_unit kSolarize = kUnit<Solarize>;
+const Augmentation kInvert = kAugmentation<Invert>;
+const Augmentation kPosterize = kAugmentation<Posterize>;
+const Augmentation kSolarize = kAugmentation<Solarize>;
 
 // autocontrast and equalize: tables computed from the levels of an image (torchvision's
 // RandomAutocontrast and RandomEqualize on 8-bit tensors: same operations, same levels).
@@ -117,6 +120,7 @@ Extent extent_of(const Image& image) {
 
 struct Autocontrast {
   static constexpr const char* kName = "autocontrast";
+  static constexpr const char* kPython = "RandomAutocontrast";
   static constexpr const char* kHelp =
       "stretch each channel's levels to 0..255, with probability p";
   static constexpr Parameter kParams[] = {p_param("0.5")};
@@ -182,6 +186,7 @@ void equalizing_table(const Histogram& counts, std::uint32_t pixels, LevelTable&
 
 struct Equalize {
   static constexpr const char* kName = "equalize";
+  static constexpr const char* kPython = "RandomEqualize";
   static constexpr const char* kHelp =
       "make each channel's levels equally frequent, with probability p";
   static constexpr Parameter kParams[] = {p_param("0.5")};
@@ -205,7 +210,7 @@ struct Equalize {
 
 }  // namespace
 
-const millrace_unit kAutocontrast = kUnit<Autocontrast>;
-const millrace_unit kEqualize = kUnit<Equalize>;
+const Augmentation kAutocontrast = kAugmentation<Autocontrast>;
+const Augmentation kEqualize = kAugmentation<Equalize>;
 
 }  // namespace millrace::augment

@@ -27,8 +27,8 @@ void mix(Element* first, Element* second, std::size_t count, double part) {
 
 struct Mixup {
   static constexpr const char* kName = "mixup";
-  static constexpr const char* kHelp =
-      "make neighbours of a batch weighted sums of each other, labels too";
+  static constexpr const char* kPython = "MixUp";
+  static constexpr const char* kHelp = "blend neighbouring samples and their labels";
   static constexpr Parameter kParams[] = {
       number("alpha", "1", 1e-3, 1000, "weights are drawn from Beta(alpha, alpha)")};
 
@@ -52,7 +52,7 @@ struct Mixup {
 
 }  // namespace
 
-const millrace_unit kMixup = kUnit<Mixup>;
+const Augmentation kMixup = kAugmentation<Mixup>;
 
 // cutmix (Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
 // Features", 2019): swaps a box between neighbours of a batch and mixes their labels by its area.
@@ -61,7 +61,9 @@ namespace {
 
 struct Cutmix {
   static constexpr const char* kName = "cutmix";
-  static constexpr const char* kHelp = "swap a box between neighbours of a batch, mix their labels";
+  static constexpr const char* kPython = "CutMix";
+  static constexpr const char* kHelp =
+      "swap a box between neighbouring samples, and mix their labels";
   static constexpr Parameter kParams[] = {
       number("alpha", "1", 1e-3, 1000, "1 - area of the box is drawn from Beta(alpha, alpha)")};
 
@@ -111,6 +113,6 @@ struct Cutmix {
 
 }  // namespace
 
-const millrace_unit kCutmix = kUnit<Cutmix>;
+const Augmentation kCutmix = kAugmentation<Cutmix>;
 
 }  // namespace millrace::augment

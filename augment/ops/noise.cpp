@@ -67,10 +67,11 @@ namespace {
 class GaussianNoise {
  public:
   static constexpr const char* kName = "gaussian_noise";
+  static constexpr const char* kPython = "GaussianNoise";
   static constexpr const char* kHelp = "add normally distributed noise to every level";
   static constexpr Parameter kParams[] = {
-      number("mean", "0", -1, 1, "part of full scale (255 levels)"),
-      number("sigma", "0.1", 0, 10, "standard deviation, part of full scale"),
+      number("mean", "0", -1, 1, "mean, as a fraction of full scale (255 levels)"),
+      number("sigma", "0.1", 0, 10, "standard deviation, as a fraction of full scale"),
       boolean("clip", "true", "keep results in 0..255; otherwise they wrap around")};
 
   explicit GaussianNoise(const Values& values)
@@ -109,6 +110,6 @@ class GaussianNoise {
 
 }  // namespace
 
-const millrace_unit kGaussianNoise = kUnit<GaussianNoise>;
+const Augmentation kGaussianNoise = kAugmentation<GaussianNoise>;
 
 }  // namespace millrace::augment

@@ -16,16 +16,19 @@ namespace {
 class RandomErasing {
  public:
   static constexpr const char* kName = "random_erasing";
+  static constexpr const char* kPython = "RandomErasing";
   static constexpr const char* kHelp =
       "cover a rectangle of random area, shape and place with probability p";
   static constexpr Parameter kParams[] = {
       p_param("0.5"),
-      numbers("scale", "[0.02, 0.33]", lengths(2), 0, 1, "part of the area: [low, high]"),
-      numbers("ratio", "[0.3, 3.3]", lengths(2), 1e-3, 1e3, "height by width: [low, high]"),
+      numbers("scale", "[0.02, 0.33]", lengths(2), 0, 1,
+              "fraction of the image's area: [low, high]"),
+      numbers("ratio", "[0.3, 3.3]", lengths(2), 1e-3, 1e3, "height over width: [low, high]"),
       integers("value", "[0]", lengths(1, 3), 0, 255,
-               "level for mode=value: for all channels, or one a channel"),
+               "level for mode=value: one for all channels, or one per channel"),
       choice("mode", "value", "value|mean|random",
-             "value; mean: what output.mean makes 0; random: what becomes Normal(0, 1)")};
+             "value: the level `value`; mean: the level that output.mean turns into 0; random: "
+             "noise that becomes Normal(0, 1)")};
 
   explicit RandomErasing(const Values& values) : p_(values.number("p")) {
     const Numbers scale = values.numbers("scale"), ratio = values.numbers("ratio");
@@ -120,6 +123,6 @@ class RandomErasing {
 
 }  // namespace
 
-const millrace_unit kRandomErasing = kUnit<RandomErasing>;
+const Augmentation kRandomErasing = kAugmentation<RandomErasing>;
 
 }  // namespace millrace::augment

@@ -169,11 +169,12 @@ namespace {
 class GaussianBlur {
  public:
   static constexpr const char* kName = "gaussian_blur";
+  static constexpr const char* kPython = "GaussianBlur(kernel_size)";
   static constexpr const char* kHelp = "smooth with a Gaussian whose sigma is drawn uniformly";
   static constexpr int kMaxTaps = 255;
   static constexpr Parameter kParams[] = {
       integers("kernel_size", "[5]", lengths(1, 2), 1, kMaxTaps,
-               "pixels, odd: both ways, or [width, height]"),
+               "pixels, odd: one for both directions, or [width, height]"),
       numbers("sigma", "[0.1, 2]", lengths(1, 2), 1e-3, 1000,
               "standard deviation in pixels: one, or [low, high]")};
   // The reach is half the kernel, which only an instance knows.
@@ -216,7 +217,7 @@ class GaussianBlur {
 
 }  // namespace
 
-const millrace_unit kGaussianBlur = kUnit<GaussianBlur>;
+const Augmentation kGaussianBlur = kAugmentation<GaussianBlur>;
 
 // sharpness: moves levels away from or towards a smoothed image, with 3x3 weights of 1 around a 5
 // (torchvision's RandomAdjustSharpness on 8-bit tensors: same levels). The outermost pixels stay.
@@ -246,6 +247,7 @@ void sharpen(const std::uint8_t* above, const std::uint8_t* at, const std::uint8
 
 struct Sharpness {
   static constexpr const char* kName = "sharpness";
+  static constexpr const char* kPython = "RandomAdjustSharpness(sharpness_factor)";
   static constexpr const char* kHelp = "sharpen or smooth by a factor, with probability p";
   static constexpr Parameter kParams[] = {
       number("sharpness_factor", "2", 0, 1000, "0: smoothed, 1: unchanged, 2: twice as sharp"),
@@ -280,6 +282,6 @@ struct Sharpness {
 
 }  // namespace
 
-const millrace_unit kSharpness = kUnit<Sharpness>;
+const Augmentation kSharpness = kAugmentation<Sharpness>;
 
 }  // namespace millrace::augment

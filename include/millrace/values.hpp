@@ -53,7 +53,7 @@ constexpr Parameter integers(const char* name, const char* fallback, std::uint32
 /// Declares `fill`, the 8-bit colour outside an image, as all geometric units do.
 constexpr Parameter fill_param() {
   return integers("fill", "[0]", lengths(1, 3), 0, 255,
-                  "level where nothing is: for all channels, or one a channel");
+                  "level outside the image: one for all channels, or one per channel");
 }
 
 /// A view of a list of numbers.

@@ -27,7 +27,7 @@ struct MILLRACE_PRIVATE_API Url {
 
   /// Parses an address as a user or a server gives it. Characters of the path that a request must
   /// not hold are encoded; %XX stays. The path of s3:// and gs:// is a key as it is, so that all of
-  /// it is encoded. Throws DataError for text that is no address, another scheme,
+  /// it is encoded. Throws DataError for text that is not an address, another scheme,
   /// or a user's name or password, without repeating these.
   static Url parse(std::string_view text);
 
@@ -42,7 +42,7 @@ struct MILLRACE_PRIVATE_API Url {
   /// encoded; the query is kept.
   Url file(std::string_view name) const;
   /// Returns the address that a Location header names, without this one's query. Throws DataError
-  /// for one that is no http(s) address.
+  /// for one that is not an http(s) address.
   Url redirected(std::string_view location) const;
 };
 

@@ -145,7 +145,7 @@ constexpr const char* kMetadataVariable = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
 constexpr const char* kRoles = "latest/meta-data/iam/security-credentials/";
 constexpr std::chrono::milliseconds kMetadataStall{1000};
 constexpr int kMetadataAttempts = 2;
-constexpr std::size_t kMostMetadata = 1 << 16;
+constexpr std::size_t kMaxMetadata = 1 << 16;
 
 class Metadata {
  public:
@@ -180,7 +180,7 @@ class Metadata {
       const HttpResult result =
           client_.perform(request, {{}, [&](const char* bytes, std::size_t size) {
                                       body.append(bytes, size);
-                                      return body.size() <= kMostMetadata;
+                                      return body.size() <= kMaxMetadata;
                                     }});
       if (result.kind == HttpResult::Kind::stopped) return {};
       if (result.kind != HttpResult::Kind::done) continue;
@@ -258,8 +258,8 @@ Credentials find_credentials(HttpClient& client, bool metadata, const std::atomi
 // Settings.
 
 bool is_region(std::string_view text) {
-  constexpr std::size_t kMost = 32;
-  return !text.empty() && text.size() <= kMost && std::all_of(text.begin(), text.end(), [](char c) {
+  constexpr std::size_t kMax = 32;
+  return !text.empty() && text.size() <= kMax && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
   });
 }

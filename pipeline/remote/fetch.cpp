@@ -163,41 +163,41 @@ class Fetch {
   HttpHeader run(bool head) {
     head_ = head;
     while (true) {
-      verdict_ = {};
+      answer_ = {};
       const double begin = fetcher_.clock_.now_s();
       first_byte_s_ = begin;
       const HttpResult result = ask();
       if (error_) std::rethrow_exception(error_);
-      judge(result);
-      if (verdict_.kind == Verdict::Kind::done) {
+      classify(result);
+      if (answer_.kind == Classification::Kind::done) {
         of_thread.first_byte_s += first_byte_s_ - begin;
         of_thread.transfer_s += fetcher_.clock_.now_s() - first_byte_s_;
         fetcher_.budget_.succeeded();
         return header_;
       }
-      if (verdict_.kind == Verdict::Kind::failed)
-        throw FetchError(verdict_.error, shown() + ": " + verdict_.reason, verdict_.hint);
+      if (answer_.kind == Classification::Kind::failed)
+        throw FetchError(answer_.error, shown() + ": " + answer_.reason, answer_.hint);
       pause(result.header);
       of_thread.retry_s += fetcher_.clock_.now_s() - begin;
     }
   }
 
  private:
-  static constexpr int kMostRedirects = 5;
-  /// Times that one request is authorized again.
-  static constexpr int kMostLessons = 3;
-  /// Bytes after which the deadline begins anew.
+  static constexpr int kMaxRedirects = 5;
+  /// Times that one request is authorized again after a refusal.
+  static constexpr int kMaxReauthorizations = 3;
+  /// Bytes of progress that restart the deadline.
   static constexpr std::uint64_t kProgress = 64 * 1024;
-  static constexpr std::size_t kMostOfError = 4096;
-  /// Times that a wrong content is taken for damage on the way.
-  static constexpr int kAccidents = 2;
+  static constexpr std::size_t kMaxErrorText = 4096;
+  /// Mismatches that are treated as damage in transit, and retried.
+  static constexpr int kMaxCorruptions = 2;
 
-  struct Verdict {
+  struct Classification {
     enum class Kind {
-      open,     ///< nothing is wrong with the header
-      done,     ///< the object is there
-      passing,  ///< ask again later
-      failed    ///< give up
+      open,       ///< nothing is wrong with the header
+      done,       ///< the object is complete
+      retryable,  ///< ask again later
+      failed      ///< give up
     };
     Kind kind = Kind::open;
     std::string reason, hint;
@@ -207,28 +207,28 @@ class Fetch {
   std::string shown() const { return wanted_.url.text(); }
 
   void fail(FetchError::Kind kind, std::string reason, std::string hint) {
-    verdict_ = {Verdict::Kind::failed, std::move(reason), std::move(hint), kind};
+    answer_ = {Classification::Kind::failed, std::move(reason), std::move(hint), kind};
   }
   void fail_wrong(std::string reason) {
     fail(FetchError::Kind::wrong, std::move(reason),
          "check the address, and that set.index belongs to these archives: "
          "millrace data index FOLDER, where they were made");
   }
-  void pass(std::string reason) {
-    verdict_.kind = Verdict::Kind::passing;
-    verdict_.reason = std::move(reason);
+  void retryable(std::string reason) {
+    answer_.kind = Classification::Kind::retryable;
+    answer_.reason = std::move(reason);
   }
   void restart() {
     if (got_ > 0) target_.restart();
     hash_.reset();
-    got_ = 0;  // bytes that come again are no progress, so marked_ stays
+    got_ = 0;  // bytes received again are not progress, so marked_ stays
     etag_ = wanted_.part ? wanted_.part->etag : std::string();
   }
-  /// Begins a part anew. Its bytes have no checksum, so that a server that contradicts itself again
-  /// and again is not believed.
-  void doubt(std::string reason) {
+  /// Restarts a part whose answer contradicts what is known. A part has no checksum, so repeated
+  /// contradictions are an error.
+  void corrupted(std::string reason) {
     restart();
-    if (!wanted_.part || ++accidents_ <= kAccidents) return pass(std::move(reason));
+    if (!wanted_.part || ++corruptions_ <= kMaxCorruptions) return retryable(std::move(reason));
     fail(FetchError::Kind::wrong, std::move(reason),
          "leave the set alone while it is used; data.remote.fetch=shards needs no ranges");
   }
@@ -268,7 +268,7 @@ class Fetch {
     HttpRequest request = plain;
     fetcher_.access_->authorize(request);
     std::string home = request.url.endpoint();
-    int lessons = 0;
+    int reauthorizations = 0;
     for (int hop = 0;;) {
       HttpResult result = perform(request);
       const int status = result.header.status;
@@ -277,9 +277,10 @@ class Fetch {
       const bool whole =
           result.kind == HttpResult::Kind::done || result.kind == HttpResult::Kind::refused;
       const bool refused = moved || status == 400 || status == 401 || status == 403;
-      if (whole && refused && request.url.endpoint() == home && lessons < kMostLessons &&
-          fetcher_.access_->learn(request, result.header, text_)) {
-        ++lessons;
+      if (whole && refused && request.url.endpoint() == home &&
+          reauthorizations < kMaxReauthorizations &&
+          fetcher_.access_->reauthorize(request, result.header, text_)) {
+        ++reauthorizations;
         request = plain;
         fetcher_.access_->authorize(request);
         home = request.url.endpoint();
@@ -294,20 +295,20 @@ class Fetch {
   /// there.
   bool redirect(HttpRequest& request, const HttpRequest& plain, const std::string& location,
                 int hop, const std::string& home) {
-    if (hop == kMostRedirects) {
-      fail_wrong("the server redirects again and again");
+    if (hop == kMaxRedirects) {
+      fail_wrong("the server redirects more than 5 times");
       return false;
     }
     Url next;
     try {
       next = request.url.redirected(location);
     } catch (const DataError&) {
-      fail_wrong("the server redirects to something that is no address");
+      fail_wrong("the server redirects to a malformed address");
       return false;
     }
     const bool web = next.scheme == "https" || next.scheme == "http";
     if (!web || (request.url.scheme == "https" && next.scheme != "https")) {
-      fail_wrong(fmt::format("the server redirects from {} to {}, which is refused",
+      fail_wrong(fmt::format("the server redirects from {} to {}, which is not allowed",
                              request.url.scheme, next.endpoint()));
       return false;
     }
@@ -332,7 +333,7 @@ class Fetch {
       error_ = std::current_exception();
       return false;
     }
-    return verdict_.kind == Verdict::Kind::open;
+    return answer_.kind == Classification::Kind::open;
   }
 
   void check(const HttpHeader& header) {
@@ -343,13 +344,14 @@ class Fetch {
                       base::printable(header.encoding)));
     // Some servers send a part with 200 (rclone).
     if (header.status == 206 || (asked_ && header.range)) return check_part(header);
-    if (wanted_.part) return doubt("the server sent all of it where a part was asked for");
+    if (wanted_.part)
+      return corrupted("the server sent the whole object instead of the requested part");
     restart();
     if (!header.length && !header.chunked && !wanted_.size)
       return fail_wrong("the server does not say how long it is");
     end_ = wanted_.size ? wanted_.size : header.length;
     if (header.length && end_ != header.length)
-      return fail_wrong(fmt::format("{} bytes where {} are listed", *header.length, *end_));
+      return fail_wrong(fmt::format("{} bytes, but {} are listed", *header.length, *end_));
     if (end_ && *end_ > wanted_.most)
       return fail_wrong(fmt::format("{} bytes, more than {}", *end_, wanted_.most));
     if (header.has_strong_etag()) etag_ = header.etag;
@@ -357,21 +359,21 @@ class Fetch {
 
   /// Checks that a part continues what came before.
   void check_part(const HttpHeader& header) {
-    if (!asked_) return doubt("the server sent a part that was not asked for");
+    if (!asked_) return corrupted("the server sent a part that was not requested");
     const std::uint64_t from = wanted_.part ? wanted_.part->first : 0;
     if (!header.range || header.range->first != from + got_)
-      return doubt("the server sent another part than was asked for");
+      return corrupted("the server sent a different part than was requested");
     if ((got_ > 0 || !etag_.empty()) && header.etag != etag_)
-      return doubt("the object changed while it was fetched");
+      return corrupted("the object changed while it was fetched");
     if (header.length && *header.length != header.range->last - header.range->first + 1)
-      return doubt("the server sent a part whose length contradicts itself");
+      return corrupted("the server sent a part whose length does not match its range");
     const auto total = wanted_.part ? wanted_.size : end_;
     if (total && header.range->total && header.range->total != total)
-      return doubt("the object changed while it was fetched");
+      return corrupted("the object changed while it was fetched");
     if (wanted_.part) {
       end_ = wanted_.part->count;
       if (header.range->last - from >= *end_)
-        return doubt("the server sent more than the part that was asked for");
+        return corrupted("the server sent more than the requested part");
       if (header.has_strong_etag()) etag_ = header.etag;
     }
     if (!end_) end_ = header.range->total;
@@ -380,9 +382,9 @@ class Fetch {
   bool take(const char* bytes, std::size_t size) {
     try {
       if (header_.status != 200 && header_.status != 206) {
-        const std::size_t room = kMostOfError - text_.size();
+        const std::size_t room = kMaxErrorText - text_.size();
         text_.append(bytes, std::min(size, room));
-        return text_.size() < kMostOfError;
+        return text_.size() < kMaxErrorText;
       }
       const std::uint64_t most = std::min(end_.value_or(UINT64_MAX), wanted_.most);
       if (size > most - got_) {
@@ -400,17 +402,17 @@ class Fetch {
     }
   }
 
-  // Judges a complete answer.
+  // Classifies a complete answer.
 
-  void judge(const HttpResult& result) {
-    if (verdict_.kind != Verdict::Kind::open) return;
+  void classify(const HttpResult& result) {
+    if (answer_.kind != Classification::Kind::open) return;
     const std::string hint = "check the address and the network";
     switch (result.kind) {
       case HttpResult::Kind::done:
       case HttpResult::Kind::refused:  // a long text of an error
-        return judge_status(result.header);
+        return classify_status(result.header);
       case HttpResult::Kind::no_host:
-        if (fetcher_.reached_.load(std::memory_order_relaxed)) return pass(result.reason);
+        if (fetcher_.reached_.load(std::memory_order_relaxed)) return retryable(result.reason);
         return fail(FetchError::Kind::unreachable, result.reason, "check the host's name");
       case HttpResult::Kind::no_trust:
         return fail(
@@ -422,20 +424,20 @@ class Fetch {
         throw Error(Exit::interrupted, fmt::format("interrupted while {} was fetched", shown()));
       case HttpResult::Kind::stalled:
       case HttpResult::Kind::broken:
-        return pass(result.reason.empty() ? "the connection broke" : result.reason);
+        return retryable(result.reason.empty() ? "the connection broke" : result.reason);
     }
   }
 
-  void judge_status(const HttpHeader& header) {
+  void classify_status(const HttpHeader& header) {
     const int status = header.status;
-    if (status == 200 || status == 206) return judge_content();
+    if (status == 200 || status == 206) return classify_content();
     const std::string code = code_in(text_);
     const std::string said =
         fmt::format("the server answers {}{}", status, code.empty() ? "" : " (" + code + ")");
-    if (status == 412 || status == 416) return doubt("the object changed while it was fetched");
+    if (status == 412 || status == 416) return corrupted("the object changed while it was fetched");
     if (status == 408 || status == 425 || status == 429 || (status >= 500 && status != 501) ||
         code == "RequestTimeout")
-      return pass(said);
+      return retryable(said);
     if (code == "NoSuchBucket")
       return fail(FetchError::Kind::wrong, said, fetcher_.access_->hint(code));
     // Sent with 400; an answer to HEAD has no text.
@@ -448,33 +450,33 @@ class Fetch {
     fail_wrong(said);
   }
 
-  void judge_content() {
+  void classify_content() {
     if (head_) {
-      verdict_.kind = Verdict::Kind::done;
+      answer_.kind = Classification::Kind::done;
       return;
     }
-    if (end_ && got_ < *end_) return pass("the answer ended early");
+    if (end_ && got_ < *end_) return retryable("the answer ended early");
     if (wanted_.sha256 && hash_.finish() != *wanted_.sha256) {
       restart();
-      if (++accidents_ <= kAccidents) {
+      if (++corruptions_ <= kMaxCorruptions) {
         // The whole object came, however long that took.
         marked_ = 0;
         retry_.progressed();
-        return pass("the content has another SHA-256 than is listed");
+        return retryable("the content does not match its SHA-256");
       }
-      return fail_wrong("the content has another SHA-256 than set.index lists");
+      return fail_wrong("the content does not match the SHA-256 in set.index");
     }
-    verdict_.kind = Verdict::Kind::done;
+    answer_.kind = Classification::Kind::done;
   }
 
   /// Returns "NoSuchKey" for such an S3 error, or nothing. Other text of a server is not repeated.
   static std::string code_in(const std::string& text) {
-    constexpr std::size_t kMost = 64;
+    constexpr std::size_t kMax = 64;
     const std::string code = xml_text(text, "/Error/Code").value_or("");
     const bool word = std::all_of(code.begin(), code.end(), [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.';
     });
-    return word && code.size() <= kMost ? code : std::string();
+    return word && code.size() <= kMax ? code : std::string();
   }
 
   /// Waits before the next attempt, or gives up.
@@ -493,16 +495,16 @@ class Fetch {
     if (!wait || !fetcher_.budget_.failed())
       throw FetchError(
           FetchError::Kind::unreachable,
-          fmt::format("{}: {} (attempt {}, data.remote.deadline={:g})", shown(), verdict_.reason,
+          fmt::format("{}: {} (attempt {}, data.remote.deadline={:g})", shown(), answer_.reason,
                       retry_.attempts(), fetcher_.options_.retry.deadline_s),
           "start again once the server answers; training continues with --resume");
     if (fetcher_.options_.warn && !fetcher_.warned_.exchange(true))
       fetcher_.options_.warn(
-          fmt::format("{}: {}; such requests are repeated", shown(), verdict_.reason));
+          fmt::format("{}: {}; such requests are repeated", shown(), answer_.reason));
     fetcher_.clock_.sleep(*wait, fetcher_.options_.stop);
     if (fetcher_.options_.stop != nullptr && fetcher_.options_.stop->load())
       throw Error(Exit::interrupted,
-                  fmt::format("interrupted while {} failed: {}", shown(), verdict_.reason));
+                  fmt::format("interrupted while {} failed: {}", shown(), answer_.reason));
   }
 
   Fetcher& fetcher_;
@@ -513,14 +515,14 @@ class Fetch {
   bool head_ = false;
   double first_byte_s_ = 0;             ///< when the last answer began
   std::uint64_t got_ = 0;               ///< bytes in the target
-  std::uint64_t marked_ = 0;            ///< most bytes at which the deadline began anew
+  std::uint64_t marked_ = 0;            ///< most bytes at which the deadline was restarted
   bool asked_ = false;                  ///< the request asks for a part
   std::optional<std::uint64_t> end_{};  ///< bytes to come to the target
   std::string etag_;                    ///< strong one of the bytes in the target, or empty
-  int accidents_ = 0;
+  int corruptions_ = 0;
   HttpHeader header_;
   std::string text_;  ///< beginning of an error's body
-  Verdict verdict_;
+  Classification answer_;
   std::exception_ptr error_;
 };
 

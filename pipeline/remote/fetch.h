@@ -1,4 +1,4 @@
-// Fetches objects over HTTP until they are there, and decides when to try again.
+// Fetches objects over HTTP, and decides which failures to retry and when.
 #pragma once
 
 #include <atomic>
@@ -38,13 +38,13 @@ struct RetryOptions {
   std::uint64_t seed = 0;  ///< of the jitter; ranks differ in it
 };
 
-/// Failures of one host in a row, over all threads: a host that answers nothing is left alone.
+/// Failures of one host in a row, over all threads: a host that keeps failing is given up.
 class HostBudget {
  public:
-  static constexpr int kMost = 256;
+  static constexpr int kMax = 256;
   void succeeded() { failures_.store(0, std::memory_order_relaxed); }
   /// Returns false once the budget is spent.
-  bool failed() { return failures_.fetch_add(1, std::memory_order_relaxed) < kMost; }
+  bool failed() { return failures_.fetch_add(1, std::memory_order_relaxed) < kMax; }
 
  private:
   std::atomic<int> failures_{0};
@@ -59,7 +59,7 @@ class MILLRACE_PRIVATE_API Retry {
   /// part of the other half, at least `asked_s` (Retry-After). Returns none if that would pass the
   /// deadline.
   std::optional<double> failed(std::optional<double> asked_s);
-  /// Begins the deadline and the waits anew: bytes came.
+  /// Restarts the deadline and the waits, because bytes have arrived.
   void progressed();
   int attempts() const { return attempts_; }
 
@@ -72,8 +72,8 @@ class MILLRACE_PRIVATE_API Retry {
   int attempts_ = 0;
 };
 
-// Fetches objects over HTTP until they are there: tries again after failures that may pass,
-// continues a broken transfer where that is safe, and compares every answer with what is known.
+// Fetches objects over HTTP: retries failures that may be temporary, resumes a broken transfer
+// where that is safe, and checks every answer against what is known of the object.
 
 /// An object that could not be fetched. It is a RunError, because loader.on_error covers samples
 /// and not archives: skipping what a server did not deliver would make batches depend on the
@@ -83,7 +83,7 @@ struct MILLRACE_PRIVATE_API FetchError : RunError {
     missing,     ///< the server has no such object
     denied,      ///< credentials are missing, wrong or not sufficient
     wrong,       ///< what the server sends is not what is expected
-    unreachable  ///< it failed again and again until the deadline
+    unreachable  ///< every attempt failed until the deadline
   };
   FetchError(Kind kind_, const std::string& what, const std::string& hint)
       : RunError(what, hint), kind(kind_) {}
@@ -91,16 +91,18 @@ struct MILLRACE_PRIVATE_API FetchError : RunError {
   Kind kind;
 };
 
-/// Adds to requests what a server wants to see: credentials, signatures.
+/// Authorizes requests: adds credentials or signatures.
 class MILLRACE_PRIVATE_API Access {
  public:
   virtual ~Access();
   /// Completes a request to the host that the user named; never called for another host. May
   /// replace the address by the one where the object lies.
   virtual void authorize(HttpRequest& request) = 0;
-  /// Looks at that host's answer to `sent`, which is neither 200 nor 206; `text` is the beginning
-  /// of its body. Returns whether the request has a better chance once it is authorized again.
-  virtual bool learn(const HttpRequest& /*sent*/, const HttpHeader&, const std::string& /*text*/) {
+  /// Takes region, clock or new credentials from that host's answer to `sent`, which is neither 200
+  /// nor 206; `text` is the beginning of its body. Returns whether authorizing the request again
+  /// may make it succeed.
+  virtual bool reauthorize(const HttpRequest& /*sent*/, const HttpHeader&,
+                           const std::string& /*text*/) {
     return false;
   }
   /// Returns what to do about an answer 401 or 403, or one with the S3 code NoSuchBucket. `code` is
@@ -136,7 +138,7 @@ struct FetchWanted {
   std::optional<Sha256> sha256{};       ///< if it is known
   std::uint64_t most = UINT64_MAX;      ///< longest object that is accepted
   std::optional<FetchPart> part{};      ///< none: all of it
-  bool once = false;                    ///< nobody waits: ends without progress
+  bool once = false;                    ///< a prefetch: ends at the first failure without progress
 };
 
 struct FetchOptions {

@@ -48,7 +48,7 @@ struct HttpHeader {
   bool has_strong_etag() const;
 };
 
-/// Adds one line of a header. A status line begins anew, as an interim answer (1xx) or a proxy's
+/// Adds one line of a header. A status line restarts it, as an interim answer (1xx) or a proxy's
 /// stands before the real one. Ignores lines that it does not know.
 MILLRACE_PRIVATE_API void add_header_line(HttpHeader& header, std::string_view line);
 

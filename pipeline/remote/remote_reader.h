@@ -33,7 +33,7 @@ class RemoteReader final : public Reader {
   std::uint64_t lookahead() const override { return lookahead_; }
   void expect(std::uint64_t index) const override;
 
-  /// Closes an archive that nobody reads, one that was not used lately if there is one.
+  /// Closes an archive that is not being read, one that was not used lately if there is one.
   bool let_go() const;
 
  private:

@@ -26,8 +26,8 @@ namespace millrace::pipeline {
 namespace {
 
 /// Longest set.index and classes.txt that are accepted.
-constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 28;
-constexpr std::uint64_t kMostClassBytes = std::uint64_t{1} << 24;
+constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 28;
+constexpr std::uint64_t kMaxClassBytes = std::uint64_t{1} << 24;
 
 FetchOptions fetch_options(const DataOptions& options, const std::atomic<bool>* closing) {
   FetchOptions fetch;
@@ -182,7 +182,7 @@ void RemoteSet::find(const DataOptions& options) {
     if (!folder.query.empty()) refuse_query(path, folder);
     const Url index = folder.file(kSetIndexFile);
     try {
-      read_index(folder, fetcher_.fetch_text(index, kMostIndexBytes), options.split);
+      read_index(folder, fetcher_.fetch_text(index, kMaxIndexBytes), options.split);
       return;
     } catch (const FetchError& error) {
       if (error.kind != FetchError::Kind::missing) throw;
@@ -285,7 +285,7 @@ void RemoteSet::name(const Url& folder, const std::vector<std::string>& names) {
 void RemoteSet::read_classes(const Url& folder) {
   std::string text;
   try {
-    text = fetcher_.fetch_text(folder.file(kClassNamesFile), kMostClassBytes);
+    text = fetcher_.fetch_text(folder.file(kClassNamesFile), kMaxClassBytes);
   } catch (const FetchError& error) {
     if (error.kind == FetchError::Kind::unreachable) throw;
     return;  // S3 denies what does not exist to users who may not list
@@ -343,7 +343,7 @@ base::Descriptor RemoteSet::fetch(const RemoteShard& shard, const ShardCache::Le
     base::Descriptor file = cache_.get(shard.key, shard.listed.size, fill, let_go, wait);
     if (!checked || fresh || !shard.indexed) return file;
     if (sha256_of_file(file.get(), path_of(shard)) == shard.listed.sha256) return file;
-    cache_.drop_damaged(shard.key);  // damaged on this disk: fetched anew
+    cache_.drop_damaged(shard.key);  // damaged on this disk: fetched again
   }
 }
 

@@ -26,7 +26,7 @@ struct RemoteShard {
   std::string version{};   ///< of an archive that is not indexed: its ETag or time, if it has one
 };
 
-/// Converts an error at the opening of a set: what a user has to mend is a DataError.
+/// Converts an error at the opening of a set: errors that the user has to fix are DataErrors.
 [[noreturn]] void rethrow_at_open(const FetchError& error);
 
 /// Resolves a remote data.path: lists its archives, and says how each is fetched into the cache.

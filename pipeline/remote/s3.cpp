@@ -140,7 +140,8 @@ class S3Access final : public Access {
       if (name != "host") request.headers.emplace_back(name, value);
   }
 
-  bool learn(const HttpRequest& sent, const HttpHeader& header, const std::string& text) override {
+  bool reauthorize(const HttpRequest& sent, const HttpHeader& header,
+                   const std::string& text) override {
     if (changed_since(sent)) return true;  // by another thread's answer
     const std::string code = xml_text(text, "/Error/Code").value_or("");
     std::string region = header.region;
@@ -266,7 +267,7 @@ class S3Access final : public Access {
   /// thread that holds renewing_.
   void renew(std::int64_t now) {
     Credentials found;
-    std::string reason = "there are none any more";
+    std::string reason = "no credentials are found any more";
     try {
       found = options_.find();
     } catch (const Error& error) {
@@ -358,8 +359,8 @@ std::unique_ptr<Access> s3_access(const Url& folder, const std::atomic<bool>* st
 namespace {
 
 // Bounds of a list. S3 puts at most 1000 keys of at most 1024 bytes on a page, and may put fewer.
-constexpr std::uint64_t kMostPageBytes = std::uint64_t{1} << 24;
-constexpr std::size_t kMostNames = 1'000'000;
+constexpr std::uint64_t kMaxPageBytes = std::uint64_t{1} << 24;
+constexpr std::size_t kMaxNames = 1'000'000;
 /// Fewest names per page on average, after the first kFreePages pages.
 constexpr std::size_t kNamesPerPage = 100;
 constexpr std::size_t kFreePages = 100;
@@ -383,7 +384,7 @@ class ListBudget {
     bytes_ += bytes;
     ++pages_;
     const double spent_s = fetcher_.clock().now_s() - begin_s_;
-    if (names_.size() > kMostNames) end(fmt::format("more than {} names", kMostNames));
+    if (names_.size() > kMaxNames) end(fmt::format("more than {} names", kMaxNames));
     if (pages_ > kFreePages + names_.size() / kNamesPerPage ||
         bytes_ > kFreeBytes + names_.size() * kBytesPerName)
       end(fmt::format("{} pages of {} bytes for {} names", pages_, bytes_, names_.size()));
@@ -472,7 +473,7 @@ void list_one(Fetcher& fetcher, const Url& bucket, const std::string& prefix,
     url.query = "delimiter=%2F&list-type=2&prefix=" + percent_encoded(prefix, false);
     if (!token.empty()) url.query += "&continuation-token=" + percent_encoded(token, false);
     S3Page page;
-    const std::string text = fetcher.fetch_text(url, kMostPageBytes);
+    const std::string text = fetcher.fetch_text(url, kMaxPageBytes);
     try {
       page = parse_s3_page(text);
     } catch (const DataError& error) {

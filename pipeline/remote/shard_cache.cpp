@@ -268,7 +268,7 @@ base::Descriptor ShardCache::claim(const std::string& part, const std::string& p
       throw RunError(
           fmt::format("data.remote.cache: {} is held by a process that does not fill it", part),
           "end that process if it hangs");
-    // It may wait for the room of archives that nobody reads here.
+    // It may wait for the room of archives that are not being read here.
     if (options_.limit != 0 && let_go) let_go();
     pause();
   }
@@ -338,7 +338,7 @@ std::vector<Kept> archives_in(const std::string& folder, const ShardList& list) 
 
 }  // namespace
 
-/// Gives `file` its length if it fits in the limit, evicting what nobody uses. Returns false and
+/// Gives `file` its length if it fits in the limit, evicting unused archives. Returns false and
 /// the bytes in use if it does not fit.
 bool ShardCache::try_room(const std::string& part, int file, std::uint64_t size,
                           std::uint64_t& used) {

@@ -39,7 +39,7 @@ class MILLRACE_PRIVATE_API ShardCache {
  public:
   /// Writes an archive, whose length the file has already, and checks it. Throws if it cannot.
   using Fill = std::function<void(int descriptor, const std::string& path)>;
-  /// Gives up one archive of this process that nobody reads now. Returns false if there is none.
+  /// Closes one archive of this process that is not being read. Returns false if there is none.
   using LetGo = std::function<bool()>;
 
   /// Throws RunError for a folder that cannot be made, is a link, belongs to somebody else, or is
@@ -56,7 +56,7 @@ class MILLRACE_PRIVATE_API ShardCache {
                        const LetGo& let_go, bool wait = true);
   /// Removes a key's archive unless it is in use.
   void drop(const std::string& key);
-  /// Removes a key's archive whose contents are wrong; whoever has it open keeps it. Throws
+  /// Removes a key's archive whose contents are wrong; processes that have it open keep it. Throws
   /// RunError if no cache wrote it.
   void drop_damaged(const std::string& key) const;
   /// Returns the path of a key's archive, whether it is there or not.

@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kHeader = "files that this shard cache of millrace wrote\n";
 constexpr std::size_t kDigits = 32;
 /// Longest list that is read, of two million names.
-constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxListBytes = std::uint64_t{64} << 20;
 /// Fewest names for which a list is shortened.
 constexpr std::size_t kWorthCompacting = 1000;
 
@@ -76,7 +76,7 @@ void ShardList::fail(const char* doing) const {
 /// Opens the list; returns none if there is none. Never waits for a FIFO.
 base::Descriptor ShardList::open_list(int flags) const {
   const auto refuse = [&] {
-    throw UsageError(fmt::format("data.remote.cache: {} is no list of a shard cache", path_),
+    throw UsageError(fmt::format("data.remote.cache: {} is not the list of a shard cache", path_),
                      "name another folder: data.remote.cache=DIR");
   };
   struct stat status {};
@@ -94,7 +94,7 @@ base::Descriptor ShardList::open_list(int flags) const {
   }
   if (fstat(file.get(), &status) != 0) fail("read");
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
-      static_cast<std::uint64_t>(status.st_size) > kMostBytes)
+      static_cast<std::uint64_t>(status.st_size) > kMaxListBytes)
     refuse();
   return file;
 }
@@ -111,7 +111,7 @@ std::string ShardList::text() const {
                             0, path_.c_str()));
   if (kHeader.starts_with(text)) return text == kHeader ? text : std::string();
   if (!text.starts_with(kHeader))
-    throw UsageError(fmt::format("data.remote.cache: {} is no list of a shard cache", path_),
+    throw UsageError(fmt::format("data.remote.cache: {} is not the list of a shard cache", path_),
                      "name another folder: data.remote.cache=DIR");
   return text;
 }
@@ -122,7 +122,7 @@ bool ShardList::is_there() const { return !text().empty(); }
 std::vector<std::string> ShardList::names_in_folder() const {
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(folder_.c_str()), closedir);
   std::vector<std::string> names;
-  if (listing == nullptr) return names;  // reported by whoever needs an archive of it
+  if (listing == nullptr) return names;  // reported when an archive of it is needed
   const auto is_file = [&](const char* name) {
     struct stat status {};
     if (fstatat(dirfd(listing.get()), name, &status, AT_SYMLINK_NOFOLLOW) != 0)

@@ -11,11 +11,11 @@
 namespace millrace::pipeline {
 namespace {
 
-constexpr int kMostDepth = 16;
+constexpr int kMaxDepth = 16;
 constexpr std::string_view kBlank = " \t\r\n";
 
 [[noreturn]] void refuse(const char* why) {
-  throw DataError(std::string("the answer is no XML that can be read: ") + why,
+  throw DataError(std::string("the answer is not well-formed XML: ") + why,
                   "check the address of the server");
 }
 
@@ -59,7 +59,7 @@ void append_entity(std::string& out, std::string_view name) {
         std::from_chars(name.data(), name.data() + name.size(), code, hex ? 16 : 10);
     const bool whole = !name.empty() && status == std::errc() && end == name.data() + name.size();
     if (!whole || code == 0 || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-      refuse("it names a character that there is not");
+      refuse("it refers to an unknown character");
     append_utf8(out, code);
   } else {
     refuse("it uses an entity of its own");
@@ -105,7 +105,7 @@ void XmlReader::add_text(std::string_view raw) {
 
 XmlReader::Event XmlReader::open(std::string_view name, bool empty) {
   if (depth_ == 0 && rooted_) refuse("it has two roots");
-  if (depth_ == kMostDepth) refuse("it is nested too deeply");
+  if (depth_ == kMaxDepth) refuse("it is nested too deeply");
   rooted_ = true;
   ++depth_;
   path_ += '/';

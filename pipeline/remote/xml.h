@@ -42,7 +42,7 @@ class MILLRACE_PRIVATE_API XmlReader {
   bool rooted_ = false;      ///< the root element has been opened
 };
 
-/// Returns the text of the first element at `path`, or none. Never throws: text that is no XML
+/// Returns the text of the first element at `path`, or none. Never throws: text that is not XML
 /// holds no element.
 MILLRACE_PRIVATE_API std::optional<std::string> xml_text(std::string_view xml,
                                                          std::string_view path);

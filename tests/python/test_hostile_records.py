@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pymillrace import _core, recipes
+from pymillrace import _core, builtin_ops, recipes
 from pymillrace.errors import DataError, Error
 from pymillrace.watcher import (command, loader_cpu, ranks, recorded, records, replacement, run_directory, trace,
                                 verify, words)
@@ -350,11 +350,11 @@ def test_an_augmentation_of_a_plugin_or_in_python_is_refused():
 
 
 def test_every_word_of_a_counterpart_is_allowed():
-    ops = [one for one in vars(recipes).values() if isinstance(one, type) and issubclass(one, recipes.Op) and one._op]
+    ops = [getattr(builtin_ops, name) for name in builtin_ops.__all__] + [recipes.Grayscale]
     chains = [op(*[8 for each in dataclasses.fields(op) if each.default is dataclasses.MISSING])
-              for op in ops if op is not recipes.RandomApply]
-    chains.append(recipes.RandomApply(chains[:2]))
-    assert len(chains) > 9
+              for op in ops if op is not builtin_ops.RandomApply]
+    chains.append(builtin_ops.RandomApply(chains[:2]))
+    assert len(chains) == 36
     found = [op.override() for op in chains] + recipes.IMAGENET.overrides()
     found += ["augment+=random_apply{p=0.8,ops=color_jitter{brightness=[0.4],hue=[-0.1,1e-05]}; hflip{}}",
               "augment+=rand_augment"]

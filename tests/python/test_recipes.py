@@ -39,7 +39,8 @@ def test_batch_counts_a_rank(data):
     mr.ElasticTransform(9, 2), mr.RandomAdjustSharpness(3, 1), mr.RandomInvert(1), mr.RandomPosterize(2, 1),
     mr.RandomSolarize(99.5, 1), mr.RandomAutocontrast(1), mr.RandomEqualize(1), mr.GaussianNoise(0.1), mr.JPEG((5, 9)),
     mr.RandomErasing(1, (0.3, 0.3), value=(1, 2, 3)), mr.AutoAugment("svhn"), mr.RandAugment(3, 20), mr.TrivialAugmentWide(),
-    mr.RandomApply([mr.VFlip(1), mr.RandomApply([mr.RandomInvert(1)], 1)], 1),
+    mr.RandomApply([mr.VFlip(1), mr.RandomApply([mr.RandomInvert(1)], 1)], 1), mr.Affine(20), mr.Brightness(2),
+    mr.Contrast(2), mr.Crop(1, 2, 20, 30), mr.Hue(0.25), mr.Saturation(2), mr.MixUp(), mr.CutMix(),
 ])
 def test_each_augmentation_runs_and_changes_the_images(data, op):
     size = [mr.Resize((48, 48))]
@@ -54,7 +55,7 @@ def test_digits_are_read_from_idx_files(data):
 
 
 @pytest.mark.parametrize("arguments, options, message", [
-    ((mr.Folder("x"), [3]), {}, "3 is no augmentation"),
+    ((mr.Folder("x"), [3]), {}, "3 is not an augmentation"),
     ((mr.Folder("x"), [mr.IMAGENET, mr.HFlip()]), {}, "comes after Normalize"),
     ((mr.Folder("x"), [mr.IMAGENET]), {"normalize": mr.IMAGENET}, "leave out one"),
     ((mr.Folder("x"), [mr.RandomResizedCrop(0)]), {}, "random_resized_crop"),

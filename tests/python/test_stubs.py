@@ -107,6 +107,11 @@ def test_the_package_and_the_documents_snippets_are_clean_under_mypy_strict(tmp_
         blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
         assert blocks
         (tmp_path / (pathlib.Path(page).stem + "_page.py")).write_text("\n".join(blocks))
+    # An unused ignore is an error too, so this shows that the names and types of arguments are known.
+    (tmp_path / "arguments.py").write_text(
+        "import pymillrace as mr\nmr.RandomAffine(degrees=15, fill=(1, 2, 3))\n"
+        "mr.RandomAffine(degree=15)  # type: ignore[call-arg]\nmr.RandomAffine('15')  # type: ignore[arg-type]\n"
+        "mr.RandomAffin(15)  # type: ignore[attr-defined]\n")
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file", str(tmp_path / "mypy.ini"), "--cache-dir",
          str(tmp_path / "cache"), str(ROOT / "python/src/pymillrace"), *map(str, tmp_path.glob("*.py"))],

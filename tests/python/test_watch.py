@@ -414,7 +414,7 @@ def test_a_directory_in_use_is_refused_and_an_earlier_run_is_kept(tmp_path, monk
 
     monkeypatch.setattr(run_directory, "PATIENCE", 0.1)
     with mr.watching(run=tmp_path / "run"):
-        with pytest.raises(mr.WatchError, match=f"pid {os.getpid()} .* writes there"):
+        with pytest.raises(mr.WatchError, match=f"pid {os.getpid()} .* writes to it"):
             with mr.watching(run=tmp_path / "run"):
                 pass
         for _ in plants_of.loader_of({}, workers=0):

@@ -22,7 +22,7 @@ import watch_plants as plants_of
 from conftest import timing
 from pymillrace import watcher
 from pymillrace.watcher import ranks
-from pymillrace._watch import FetchProbe, Receipts, RecordFile, SendProbe, Session, Steps
+from pymillrace._watch import FetchProbe, Receipts, RecordFile, SendProbe, StepHooks, Steps
 from pymillrace.watcher.breakdown import DATASET, HANDOVER, TRANSFER, Breakdown
 from pymillrace.watcher.clocks import SCHEDSTAT, UNKNOWN, ThreadClock, between
 from pymillrace.watcher.hooks import TorchHooks
@@ -51,7 +51,7 @@ def test_update_begins_at_the_first_forward_or_step():
 
 
 def test_steps_and_forwards_of_other_threads_are_no_update():
-    marks, steps = Session(0), []
+    marks, steps = StepHooks(0), []
     marks.thread, marks.open, marks.on_step = threading.get_ident(), True, lambda: steps.append(1)
     hooks, timeline = TorchHooks(marks), marks.timeline
     layer = torch.nn.Linear(1, 1)
@@ -257,7 +257,7 @@ def test_the_run_queue_time_is_that_of_the_kernel_after_every_wait():
 def blame_of(tmp_path, slots):
     """Returns the breakdown of three waits for batches of a worker, whose records lie in a file of so many slots."""
     file = RecordFile(slots, 0)
-    session, table, breakdown = Session(0), Table(), Breakdown()
+    session, table, breakdown = StepHooks(0), Table(), Breakdown()
     session.thread, session.open = threading.get_ident(), True
     steps = Steps(session, table, breakdown)
     steps.generation, steps.records, steps.started = 1, RecordFile(slots, 0, file.path), 1
@@ -301,7 +301,7 @@ def test_a_record_that_was_overwritten_is_an_overrun(tmp_path):
 def test_batches_whose_transfer_is_not_measured_are_taken_to_compute_as_long(tmp_path):
     """Reading the CPU time of each batch would cost too much; one that waits longer does not compute more."""
     count = 200
-    file, session, breakdown = RecordFile(256, 0), Session(0), Breakdown()
+    file, session, breakdown = RecordFile(256, 0), StepHooks(0), Breakdown()
     session.thread, session.open = threading.get_ident(), True
     steps, receipts = Steps(session, Table(), breakdown), Receipts(ThreadClock(), False)
     steps.generation, steps.records, steps.started = 1, file, 1
@@ -336,7 +336,7 @@ def test_batches_whose_transfer_is_not_measured_are_taken_to_compute_as_long(tmp
 
 
 def test_what_is_not_measured_at_all_is_unknown(tmp_path):
-    steps, breakdown = Steps(Session(0), Table(), Breakdown()), Breakdown()
+    steps, breakdown = Steps(StepHooks(0), Table(), Breakdown()), Breakdown()
     assert steps.used_in_next(0) == (0, 0)
     breakdown.add(Wait(1, 0, 250, 1400, 1500, -1, -1, 1500), RECORD._replace(send_cpu=-1, send_delay=-1), 50, True)
     assert breakdown.rebuilt == [0, 0, 0, 100] and breakdown.work[TRANSFER][:3] == [0, 0, 0]
@@ -458,7 +458,7 @@ def test_only_errors_of_the_batch_itself_are_ignored(error, of_handler, passes):
 
 
 def count_samples(batch, error, passes):
-    session, table = Session(0), Table()
+    session, table = StepHooks(0), Table()
     session.thread, session.open = threading.get_ident(), True
     steps = Steps(session, table, Breakdown())
     assert steps.begin(0, None)
@@ -475,7 +475,7 @@ def count_samples(batch, error, passes):
     ([torch.zeros(3, 2), torch.zeros(3)], 3), ({"image": torch.zeros(5)}, 5), (UserDict(image=[torch.zeros(7)]), 7),
     ((), 0), ({}, 0), (torch.zeros(()), 0), ("text", 0), ([["a", "b"]], 0), (None, 0)))
 def test_images_are_counted_in_the_first_array_of_a_batch(batch, images):
-    session, table = Session(0), Table()
+    session, table = StepHooks(0), Table()
     session.thread, session.open = threading.get_ident(), True
     steps = Steps(session, table, Breakdown())
     assert steps.begin(0, None)

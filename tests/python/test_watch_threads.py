@@ -184,15 +184,15 @@ MANY = Facts(threads=13, trainer=12, wanted=11, in_load=0.9, pools_in_load=0.9)
 def test_the_verdict_and_the_advice_name_oversubscription(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", Torch)
     main = Main(MANY)
-    found = verdict.judge(main, 0.1, 2)
+    found = verdict.classify(main, 0.1, 2)
     assert found.sentence.startswith("oversubscribed: 13 threads on 2 cores; dataset-bound")
     change = {"change": "num_workers=2", "overrides": {"num_workers": 2}, "ratio": 2.0, "loading_only": False,
               "images_per_s": 2.0}
     text = verdict.advice(main, found, 2, {"rows": [change], "settings": {"num_workers": 0}})
     assert text.startswith("advice: try torch.set_num_threads(1): 13 threads want 2 cores; ")
     assert text.endswith("; then num_workers=2") and "predicted" not in text
-    assert not verdict.judge(Main(Facts(threads=3, wanted=2.9)), 0.1, 2).sentence.startswith("over")  # no pools
-    assert not verdict.judge(Main(Facts(threads=13, trainer=12, wanted=1.5)), 0.1, 2).sentence.startswith("over")
+    assert not verdict.classify(Main(Facts(threads=3, wanted=2.9)), 0.1, 2).sentence.startswith("over")  # no pools
+    assert not verdict.classify(Main(Facts(threads=13, trainer=12, wanted=1.5)), 0.1, 2).sentence.startswith("over")
 
 
 @pytest.mark.parametrize("facts, workers, expected", (

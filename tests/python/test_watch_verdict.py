@@ -99,7 +99,7 @@ FEWER = {"change": "num_workers=1", "overrides": {"num_workers": 1}, "ratio": 1.
 def test_cores_of_other_programs_are_no_reason_for_fewer_workers(change):
     predicted = {"rows": [change] if change else [], "settings": {"num_workers": 4}}
     main = Main(Facts(threads=5, wanted=5, taken=0.6), workers=4, cpu=0.2, cores=0.8)
-    found = verdict.judge(main, 0.1, 2)
+    found = verdict.classify(main, 0.1, 2)
     assert found.kind == "cores"
     text = verdict.advice(main, found, 2, predicted)
     assert text == "advice: other programs use 60% of the 2 cores that this one may run on; measure on an idle machine"

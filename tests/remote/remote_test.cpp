@@ -115,7 +115,7 @@ TEST(RemoteRetry, WaitsGrowAndEndAtTheDeadline) {
 
 TEST(RemoteRetry, AHostThatAnswersNothingIsLeftAlone) {
   HostBudget budget;
-  for (int i = 0; i < HostBudget::kMost; ++i) ASSERT_TRUE(budget.failed()) << i;
+  for (int i = 0; i < HostBudget::kMax; ++i) ASSERT_TRUE(budget.failed()) << i;
   EXPECT_FALSE(budget.failed());
   budget.succeeded();
   EXPECT_TRUE(budget.failed());
@@ -172,7 +172,7 @@ void fetch_past_faults(std::uint64_t seed, bool recoverable) {
     draw = base::mix64(draw);
     auto fault = recoverable ? static_cast<Fault>(1 + draw % kKinds)
                              : kUnanswered[draw % std::size(kUnanswered)];
-    // More than two wrong contents are no accident.
+    // More than two mismatches are not damage in transit.
     if (fault == Fault::flipped && std::count(faults.begin(), faults.end(), fault) > 1)
       fault = Fault::cut;
     // A stall costs the time until it is noticed.

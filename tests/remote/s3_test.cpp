@@ -158,17 +158,17 @@ TEST(S3Address, FollowsTheBucketToItsRegionAndNowhereElse) {
   asked(*access);
   HttpHeader header = refusal(301);
   header.region = "eu-west-1";
-  EXPECT_TRUE(access->learn(asked(*access), header, ""));
+  EXPECT_TRUE(access->reauthorize(asked(*access), header, ""));
   HttpRequest request = asked(*access);
   EXPECT_EQ(request.url.endpoint(), "https://set.s3.eu-west-1.amazonaws.com");
   EXPECT_NE(header_of(request, "Authorization").find("/eu-west-1/s3/"), std::string::npos);
-  EXPECT_FALSE(access->learn(asked(*access), header, "")) << "it would be asked for ever";
+  EXPECT_FALSE(access->reauthorize(asked(*access), header, "")) << "it would be asked for ever";
   EXPECT_TRUE(
-      access->learn(asked(*access), refusal(400),
-                    error_of("AuthorizationHeaderMalformed", "<Region>ap-south-1</Region>")));
+      access->reauthorize(asked(*access), refusal(400),
+                          error_of("AuthorizationHeaderMalformed", "<Region>ap-south-1</Region>")));
   EXPECT_EQ(asked(*access).url.endpoint(), "https://set.s3.ap-south-1.amazonaws.com");
   header.region = "evil.example/";
-  EXPECT_FALSE(access->learn(asked(*access), header, ""));
+  EXPECT_FALSE(access->reauthorize(asked(*access), header, ""));
   EXPECT_EQ(asked(*access).url.endpoint(), "https://set.s3.ap-south-1.amazonaws.com");
 }
 
@@ -179,9 +179,9 @@ TEST(S3Clock, IsCorrectedByTheServers) {
   EXPECT_EQ(header_of(asked(*access), "x-amz-date"), "19941106T074937Z");
   HttpHeader header = refusal(403);
   header.date = "Sun, 06 Nov 1994 08:49:37 GMT";
-  EXPECT_TRUE(access->learn(asked(*access), header, error_of("RequestTimeTooSkewed")));
+  EXPECT_TRUE(access->reauthorize(asked(*access), header, error_of("RequestTimeTooSkewed")));
   EXPECT_EQ(header_of(asked(*access), "x-amz-date"), "19941106T084937Z");
-  EXPECT_FALSE(access->learn(asked(*access), header, error_of("RequestTimeTooSkewed")));
+  EXPECT_FALSE(access->reauthorize(asked(*access), header, error_of("RequestTimeTooSkewed")));
 }
 
 TEST(S3Credentials, AreRenewedBeforeTheyEndAndKeptWhenThatFails) {
@@ -209,12 +209,12 @@ TEST(S3Credentials, AreRenewedWhenTheServerSaysThatTheyHaveExpired) {
   Turned turned;
   const auto access = turned.access();
   asked(*access);
-  EXPECT_FALSE(access->learn(asked(*access), refusal(400), error_of("ExpiredToken")))
+  EXPECT_FALSE(access->reauthorize(asked(*access), refusal(400), error_of("ExpiredToken")))
       << "there are no others";
   turned.found->token = "new";
-  EXPECT_TRUE(access->learn(asked(*access), refusal(400), error_of("ExpiredToken")));
+  EXPECT_TRUE(access->reauthorize(asked(*access), refusal(400), error_of("ExpiredToken")));
   EXPECT_EQ(header_of(asked(*access), "x-amz-security-token"), "new");
-  EXPECT_FALSE(access->learn(asked(*access), refusal(403), error_of("AccessDenied")));
+  EXPECT_FALSE(access->reauthorize(asked(*access), refusal(403), error_of("AccessDenied")));
   EXPECT_EQ(turned.asked, 3) << "what is denied is not asked for again";
 }
 
@@ -224,15 +224,15 @@ TEST(S3Credentials, OneAnswerServesAllRequestsThatWereSignedBefore) {
   asked(*access);
   const HttpRequest first = asked(*access), second = asked(*access);
   turned.found->token = "new";
-  EXPECT_TRUE(access->learn(first, refusal(400), error_of("ExpiredToken")));
-  EXPECT_TRUE(access->learn(second, refusal(400), error_of("ExpiredToken")));
+  EXPECT_TRUE(access->reauthorize(first, refusal(400), error_of("ExpiredToken")));
+  EXPECT_TRUE(access->reauthorize(second, refusal(400), error_of("ExpiredToken")));
   EXPECT_EQ(turned.asked, 2) << "the second request is signed with what the first one brought";
   HttpHeader header = refusal(301);
   header.region = "eu-west-1";
   const HttpRequest third = asked(*access);
-  EXPECT_TRUE(access->learn(third, header, ""));
-  EXPECT_TRUE(access->learn(third, header, ""));
-  EXPECT_FALSE(access->learn(asked(*access), header, ""));
+  EXPECT_TRUE(access->reauthorize(third, header, ""));
+  EXPECT_TRUE(access->reauthorize(third, header, ""));
+  EXPECT_FALSE(access->reauthorize(asked(*access), header, ""));
 }
 
 TEST(S3Credentials, AnExpiredTokenIsAnsweredToHeadWithoutText) {
@@ -240,9 +240,9 @@ TEST(S3Credentials, AnExpiredTokenIsAnsweredToHeadWithoutText) {
   const auto access = turned.access();
   HttpRequest request = asked(*access);
   turned.found->token = "new";
-  EXPECT_FALSE(access->learn(request, refusal(400), ""));
+  EXPECT_FALSE(access->reauthorize(request, refusal(400), ""));
   request.head = true;
-  EXPECT_TRUE(access->learn(request, refusal(400), ""));
+  EXPECT_TRUE(access->reauthorize(request, refusal(400), ""));
 }
 
 TEST(S3Credentials, AreMissingInOneClearLine) {

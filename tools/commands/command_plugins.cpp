@@ -83,7 +83,7 @@ Exit check(const PluginsArguments& arguments) {
         fmt::format("{}: {} of {} checks failed, first {}{}: {}", options.file, report.failed(),
                     report.lines.size(), first->unit.empty() ? "" : first->unit + ": ",
                     first->check, first->detail),
-        "the plugin's author has to mend it; docs/reference/plugins.md says what each check asks "
+        "the plugin's author has to fix it; docs/reference/plugins.md says what each check asks "
         "for");
   }
   if (!verbosity().json)
@@ -182,7 +182,8 @@ void add_plugins(CLI::App& app, Command& chosen) {
 
   auto [info_command, info_arguments] =
       add("info", "show the parameters of a unit or plugin: types, ranges, defaults", info);
-  info_command->add_option("unit", info_arguments->subject, "a unit's name, or FILE.so")
+  info_command
+      ->add_option("unit", info_arguments->subject, "name of a unit or of a plugin, or FILE.so")
       ->required();
   info_command->add_option("recipe", info_arguments->recipe, "[RECIPE] [plugins.path=DIR:...]");
   info_command->footer("Example:\n  millrace plugins info random_affine");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "augment/ops/builtin.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
@@ -57,6 +58,7 @@ Json unit_json(const millrace_unit& unit, const std::string& plugin, const std::
 Json full_unit_json(const millrace_unit& unit, const plugins::PluginEntry& plugin) {
   Json json = unit_json(unit, plugin.table->id, plugin.table->version);
   json["random"] = unit.random != 0;
+  if (const char* const python = augment::python_of(unit)) json["python"] = python;
   json["parameters"] = Json::array();
   for (std::size_t i = 0; i < unit.param_count; ++i)
     json["parameters"].push_back(param_json(plugins::param_of(unit, i)));
@@ -161,6 +163,7 @@ Json info_json(const std::string& name) {
                {"parameters", Json::array()}}}}};
   }
   for (const plugins::PluginEntry& plugin : everything()) {
+    if (plugin.table->id == name) return info_json(plugin);
     for (std::size_t i = 0; i < plugin.table->unit_count; ++i) {
       const millrace_unit& unit = *plugin.table->units[i];
       names.emplace_back(unit.name);

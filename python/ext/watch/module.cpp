@@ -188,9 +188,9 @@ class Around {
 };
 
 /// Hooks of torch and of iterators, for one thread of a session. They do nothing elsewhere.
-class Session {
+class StepHooks {
  public:
-  explicit Session(std::int64_t now) : timeline(std::make_shared<Timeline>(now)) {}
+  explicit StepHooks(std::int64_t now) : timeline(std::make_shared<Timeline>(now)) {}
 
   bool is_open() const { return open && (whole == nullptr || whole->open); }
   bool takes_part() const { return is_open() && PyThread_get_thread_ident() == thread; }
@@ -219,7 +219,7 @@ class Session {
   }
 
   std::shared_ptr<Timeline> timeline;
-  std::shared_ptr<Session>
+  std::shared_ptr<StepHooks>
       whole;  ///< of a loader that another thread iterates over: that of the run
   unsigned long thread = 0;
   bool open = false;
@@ -232,7 +232,7 @@ class Session {
 /// Steps of a loader in a session.
 class LoaderSteps : public Steps {
  public:
-  LoaderSteps(std::shared_ptr<Session> session, std::shared_ptr<Table> table,
+  LoaderSteps(std::shared_ptr<StepHooks> session, std::shared_ptr<Table> table,
               std::shared_ptr<Breakdown> breakdown)
       : Steps(session->timeline, std::move(table), std::move(breakdown)),
         session_(std::move(session)) {}
@@ -260,13 +260,13 @@ class LoaderSteps : public Steps {
     return static_cast<int>(due(now));
   }
   /// Goes on in the thread of another session.
-  void move(std::shared_ptr<Session> session) {
+  void move(std::shared_ptr<StepHooks> session) {
     go_on(session->timeline, wall_ns());
     session_ = std::move(session);
   }
 
  private:
-  std::shared_ptr<Session> session_;
+  std::shared_ptr<StepHooks> session_;
 };
 
 void bind_records(nb::module_& module) {
@@ -411,20 +411,20 @@ void bind_around(nb::module_& module) {
 }
 
 void bind_session(nb::module_& module) {
-  nb::class_<Session>(module, "Session")
+  nb::class_<StepHooks>(module, "StepHooks")
       .def(nb::init<std::int64_t>(), nb::arg("now"))
-      .def_ro("timeline", &Session::timeline)
-      .def_rw("thread", &Session::thread)
-      .def_rw("whole", &Session::whole, nb::arg().none())
-      .def_rw("open", &Session::open)
-      .def_rw("forward_hooks", &Session::forward_hooks, nb::arg().none())
-      .def_rw("hook_id", &Session::hook_id, nb::arg().none())
-      .def_rw("hook", &Session::hook, nb::arg().none())
-      .def_rw("on_step", &Session::on_step, nb::arg().none())
-      .def("arm", &Session::arm)
-      .def("before_forward", &Session::before_forward)
-      .def("before_step", &Session::before_step)
-      .def("after_step", &Session::after_step);
+      .def_ro("timeline", &StepHooks::timeline)
+      .def_rw("thread", &StepHooks::thread)
+      .def_rw("whole", &StepHooks::whole, nb::arg().none())
+      .def_rw("open", &StepHooks::open)
+      .def_rw("forward_hooks", &StepHooks::forward_hooks, nb::arg().none())
+      .def_rw("hook_id", &StepHooks::hook_id, nb::arg().none())
+      .def_rw("hook", &StepHooks::hook, nb::arg().none())
+      .def_rw("on_step", &StepHooks::on_step, nb::arg().none())
+      .def("arm", &StepHooks::arm)
+      .def("before_forward", &StepHooks::before_forward)
+      .def("before_step", &StepHooks::before_step)
+      .def("after_step", &StepHooks::after_step);
   nb::class_<Receipts>(module, "Receipts")
       .def(nb::init<std::shared_ptr<ThreadClock>, bool>(), nb::arg("clock"), nb::arg("pinned"))
       .def_ro("pinned", &Receipts::pinned)
@@ -436,7 +436,8 @@ void bind_session(nb::module_& module) {
           "rebuilt", [](Receipts& receipts, nb::handle item) { receipts.rebuilt(batch_of(item)); },
           nb::arg("item").none());
   nb::class_<LoaderSteps>(module, "Steps")
-      .def(nb::init<std::shared_ptr<Session>, std::shared_ptr<Table>, std::shared_ptr<Breakdown>>(),
+      .def(nb::init<std::shared_ptr<StepHooks>, std::shared_ptr<Table>,
+                    std::shared_ptr<Breakdown>>(),
            nb::arg("session"), nb::arg("table"), nb::arg("breakdown"))
       .def("begin", &LoaderSteps::begin, nb::arg("generation"), nb::arg("receipts").none())
       .def("end", &LoaderSteps::end, nb::arg("batch"), nb::arg("data").none(),
@@ -473,7 +474,7 @@ void bind_session(nb::module_& module) {
 
 NB_MODULE(_watch, module) {
   using namespace millrace::watch;
-  nb::set_leak_warnings(false);  // a hook that a script keeps until exit is no defect
+  nb::set_leak_warnings(false);  // a hook that a script keeps until exit is not a leak of ours
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
     try {
       std::rethrow_exception(error);

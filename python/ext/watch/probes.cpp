@@ -26,7 +26,7 @@ std::int64_t FetchProbe::end() {
 
 void FetchProbe::keep(std::int64_t samples, std::int64_t transform, std::int64_t transform_cpu,
                       Parts parts) {
-  if (batch_ < 0) return;  // nobody has told its number
+  if (batch_ < 0) return;  // its number is not known
   record_.generation = generation;
   record_.batch = batch_;
   record_.begin = begin_.wall;

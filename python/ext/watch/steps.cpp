@@ -96,8 +96,8 @@ Due Steps::due(std::int64_t now) const {
 
 /// Reads the batch that a batch's worker made next. Returns false if it is not there yet.
 bool Steps::read_next(const Record& record, Record& next) {
-  constexpr std::int64_t kMostWorkers = 64;  // beyond it, nobody is found
-  for (std::int64_t ahead = 1; ahead <= kMostWorkers; ++ahead)
+  constexpr std::int64_t kMaxWorkers = 64;  // beyond it, no worker is looked for
+  for (std::int64_t ahead = 1; ahead <= kMaxWorkers; ++ahead)
     if (records->read(record.generation, record.batch + ahead, next, next_parts_) &&
         next.worker == record.worker)
       return true;

@@ -10,15 +10,16 @@ import traceback
 from collections.abc import Callable
 from typing import Any, overload
 
-from . import _core, recipes
+from . import _core
 from .arguments import shown
 from .errors import UsageError
+from .op import Op
 
 _NAME = re.compile("[a-z][a-z0-9_]*")
 _REACHES = ("pointwise", "global")
 
 
-class Augmentation(recipes.Op):
+class Augmentation(Op):
     """A NumPy function as an op; made by `augmentation`. Calling it calls the function.
 
     Attributes:
@@ -98,7 +99,7 @@ def augmentation(
 def augmentation_of(function: Callable[..., Any], name: str | None, reach: str) -> Augmentation:
     """Returns the op of a function."""
     if not callable(function):
-        raise UsageError(f"{shown(function)} is no function", "write @mr.augmentation above a function")
+        raise UsageError(f"{shown(function)} is not a function", "write @mr.augmentation above a function")
     called = getattr(function, "__name__", "") if name is None else name
     if not isinstance(called, str) or not _NAME.fullmatch(called):
         raise UsageError(f"{shown(called)} cannot be the name of an augmentation: it needs a-z, 0-9 and _",
@@ -156,4 +157,4 @@ def _failure(name: str, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if len(frames) > 1 else ""
     return (f"{name}: {type(error).__name__}{': ' if text else ''}{text}{where}\n"
-            f"mend the function {name}, or leave such samples out: loader.on_error=skip")
+            f"fix the function {name}, or leave such samples out: loader.on_error=skip")

@@ -22,6 +22,7 @@ from .batch import Batch, Rest
 from .device import Copies, Copy
 from .errors import RunError, UsageError
 from .installed import installed
+from .op import Op
 
 _RECIPES = installed("recipes")
 _STATE_VERSION = 1
@@ -45,7 +46,7 @@ class Failure(NamedTuple):
 
 
 class StepCost(NamedTuple):
-    """What one step of a loader's plan takes (Loader.profile)."""
+    """The cost of one step of a loader's plan (Loader.profile)."""
 
     step: str
     """"decode", "source" for data sets that hold pixels, "pass" for a traversal of the pixels, or the name of an op."""
@@ -59,7 +60,7 @@ class StepCost(NamedTuple):
 
 
 class Dataset:
-    """What a loader reads; len() counts the samples of the whole data set."""
+    """The data set of a loader; len() counts the samples of all ranks together."""
 
     def __init__(self, engine: _core.Engine) -> None:
         self._engine = engine
@@ -76,12 +77,12 @@ class Dataset:
     def name(self, index: int) -> str:
         """Returns the name of the sample at `index`. Raises UsageError if there is none."""
         if not 0 <= (number := whole("index", index, -2**63)) < len(self):
-            raise UsageError(f"there is no sample {number}", f"the data set has {len(self)}")
+            raise UsageError(f"no sample {number}", f"the data set has {len(self)}")
         return self._engine.sample_name(number)
 
 
 class _Sampler:
-    """What frameworks expect as loader.sampler: it passes the epoch on."""
+    """The object that frameworks expect as loader.sampler: it passes the epoch on."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = weakref.ref(loader)
@@ -144,7 +145,7 @@ class Loader:
 
     def __init__(
         self,
-        *arguments: str | recipes.Source | Sequence[recipes.Op | recipes.Normalize],
+        *arguments: str | recipes.Source | Sequence[Op | recipes.Normalize],
         batch: int | None = None,
         normalize: recipes.Normalize | None = None,
         rank: int | None = None,
@@ -158,7 +159,7 @@ class Loader:
         rank, world_size = _place(rank, world_size)
         numpy, warps = flag("numpy", numpy), flag("warps", warps)
         if function is not None and not callable(function):
-            raise UsageError(f"function={shown(function)} is no function", "give one that takes a batch")
+            raise UsageError(f"function={shown(function)} is not a function", "give one that takes a batch")
         names = _names(keys, warps)
         words = _words(arguments, batch, normalize)
         self._copies: Copies | None = None
@@ -209,7 +210,7 @@ class Loader:
         return _Batches(self._host_batches() if self._copies is None else self._device_batches(self._copies))
 
     def _begin(self) -> list[int]:
-        """Begins an epoch and ends the one under way. Returns what identifies its iterator."""
+        """Begins an epoch and ends the one under way. Returns an id for its iterator."""
         epoch, batch = (self._epoch + 1, 0) if self._began else (self._epoch, self._batch)
         self._engine.seek(epoch, batch)  # raises while another thread is in next(), which goes on
         self._epoch, self._batch = epoch, batch
@@ -277,7 +278,7 @@ class Loader:
         self._require_turn(token)
 
     def _shape(self, batch: Any) -> Any:
-        """Returns what the loop gets for a batch: with keys= a dictionary, with function= its result."""
+        """Returns the value that the loop receives: a dictionary with keys=, the result with function=."""
         keys = self._keys
         if keys is not None:
             batch = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
@@ -290,7 +291,7 @@ class Loader:
             self.function_s += time.perf_counter() - begin
 
     def _collect(self, failures: list[_Row]) -> None:
-        """Moves failures to the list of all, and warns of what the program remarked."""
+        """Moves failures to the list of all, and emits the program's remarks as warnings."""
         self.failures.extend(Failure(*row) for row in failures)
         failures.clear()
         del self.failures[:-1000]
@@ -314,7 +315,7 @@ class Loader:
         self._current = None
 
     def state_dict(self, trained: int | None = None) -> dict[str, Any]:
-        """Returns the position, which takes no time: what a `for` after load_state_dict() continues with.
+        """Returns the position from which a `for` continues after load_state_dict(). Takes no time.
 
         Args:
             trained: batches of the current epoch that the position counts; by default all that were handed out. A
@@ -329,20 +330,20 @@ class Loader:
         return {"version": _STATE_VERSION, "recipe": self._identity, "epoch": epoch, "batch": batch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a position of state_dict(); the number of workers may be another one.
+        """Continues from a position of state_dict(); the number of workers may differ.
 
         Raises:
             UsageError: the state comes from another recipe, data set or batch size, or is none.
         """
         if not isinstance(state, Mapping) or not {"version", "recipe", "epoch", "batch"} <= state.keys():
-            raise UsageError(f"this is no state of a pymillrace.Loader: {shown(state)}",
+            raise UsageError(f"this is not the state of a pymillrace.Loader: {shown(state)}",
                              "give what state_dict() returned")
         version, recipe = whole("version", state["version"], 0), state["recipe"]
         epoch, batch = whole("epoch", state["epoch"], -2**63), whole("batch", state["batch"], -2**63)
         if version != _STATE_VERSION:
             raise UsageError(f"the loader's state has version {version}, and this pymillrace reads {_STATE_VERSION}")
         if not isinstance(recipe, str):
-            raise UsageError(f"recipe={shown(recipe)} of a loader's state is no text", "give what state_dict() returned")
+            raise UsageError(f"recipe={shown(recipe)} of a loader's state is not text", "give what state_dict() returned")
         if recipe != self._identity:
             raise UsageError(
                 f"the state belongs to recipe {recipe}, and this loader has {self._identity}: its batches would differ",
@@ -355,7 +356,7 @@ class Loader:
         self._current = None
 
     def profile(self, samples: int = 64) -> list[StepCost]:
-        """Returns what each step of the plan takes, in the order in which they run.
+        """Returns the cost of each step of the plan, in the order in which they run.
 
         Runs `samples` samples of the data set, spread over it, on this thread. Ops that move pixels share a pass with
         their neighbours; an augmentation in Python has a step of its own, as has each other op that changes an image
@@ -421,9 +422,9 @@ def _words(arguments: tuple[Any, ...], batch: int | None, normalize: recipes.Nor
         if rest and not isinstance(rest[0], str):
             chain, rest = rest[0], rest[1:]
         if not isinstance(chain, Sequence) or isinstance(chain, (bytes, bytearray)):
-            raise UsageError(f"{shown(chain)} is no list of augmentations", "give one, as [mr.CenterCrop(224)]")
+            raise UsageError(f"{shown(chain)} is not a list of augmentations", "give one, as [mr.CenterCrop(224)]")
         if normalize is not None and not isinstance(normalize, recipes.Normalize):
-            raise UsageError(f"normalize={shown(normalize)} is no mr.Normalize",
+            raise UsageError(f"normalize={shown(normalize)} is not an mr.Normalize",
                              "give mr.IMAGENET or mr.Normalize(mean, std)")
         if batch is not None:
             batch = whole("batch", batch, 1)
@@ -439,7 +440,7 @@ def _words(arguments: tuple[Any, ...], batch: int | None, normalize: recipes.Nor
 def _require_writable(part: Any) -> None:
     """Raises UsageError if a data set, an augmentation or Normalize cannot be written as words of a recipe."""
     try:
-        if isinstance(part, recipes.Op):
+        if isinstance(part, Op):
             part.override()
         elif isinstance(part, (recipes.Source, recipes.Normalize)):
             part.overrides()
@@ -453,7 +454,7 @@ def _require_writable(part: Any) -> None:
 
 
 def _plain(word: str) -> str:
-    """Returns the word. Raises UsageError for text that no recipe file could hold."""
+    """Returns the word. Raises UsageError for text that a recipe file cannot hold."""
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -474,7 +475,7 @@ def _recipe_file(word: str) -> str:
         return str(_RECIPES / f"{word}.toml")
     near = difflib.get_close_matches(word, shipped, 1, 0)
     hint = f"did you mean {near[0]}?" if near else "give a TOML file"
-    raise UsageError(f"there is no recipe {word}: neither a file nor one of {', '.join(shipped)}", hint)
+    raise UsageError(f"no recipe {word}: neither a file nor one of {', '.join(shipped)}", hint)
 
 
 def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -13,13 +13,14 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import recipes
+from . import builtin_ops
 from .errors import UsageError
-from .recipes import Normalize, Op
+from .op import Op
+from .recipes import Grayscale, Normalize
 
 
 class _Values(enum.IntEnum):
-    """What the elements of an image are; a chain only goes forward."""
+    """Range of an image's elements; a chain only moves forward through these."""
 
     LEVELS = 0  # whole numbers from 0 to 255
     UNIT = 1  # float32, from 0 to 1
@@ -278,7 +279,7 @@ def _random_apply(chain: _Chain, step: Any, what: str) -> None:
     if (inner.values, inner.tensor) != (chain.values, chain.tensor):
         raise _no_counterpart(f"{what} of a conversion or of Normalize", "put that behind it")
     if inner.ops:
-        chain.ops.append(recipes.RandomApply(tuple(inner.ops), float(step.p)))
+        chain.ops.append(builtin_ops.RandomApply(tuple(inner.ops), float(step.p)))
 
 
 @_rule("Identity ToPureTensor", "", _Values.NORMALIZED)
@@ -355,7 +356,7 @@ def _normalize(chain: _Chain, step: Any, what: str) -> None:
 @_rule("RandomResizedCrop", "size scale ratio interpolation antialias")
 def _random_resized_crop(chain: _Chain, step: Any, what: str) -> None:
     how = _resize_mode(chain, step.interpolation, step.antialias, what)
-    chain.ops.append(recipes.RandomResizedCrop(_sizes(step.size, what), tuple(_numbers(step.scale)),
+    chain.ops.append(builtin_ops.RandomResizedCrop(_sizes(step.size, what), tuple(_numbers(step.scale)),
                                                tuple(_numbers(step.ratio)), **how))
 
 
@@ -363,7 +364,7 @@ def _resize(chain: _Chain, step: Any, what: str, size: Any, max_size: Any = None
     if size is None:
         raise _no_counterpart(f"{what} with size=None", "give the size of the shorter side")
     how = _resize_mode(chain, step.interpolation, step.antialias, what)
-    chain.ops.append(recipes.Resize(_sizes(size, what), max_size=0 if max_size is None else int(max_size), **how))
+    chain.ops.append(builtin_ops.Resize(_sizes(size, what), max_size=0 if max_size is None else int(max_size), **how))
 
 
 @_rule("Resize", "size interpolation max_size antialias")
@@ -373,13 +374,13 @@ def _resize_step(chain: _Chain, step: Any, what: str) -> None:
 
 @_rule("CenterCrop", "size")
 def _center_crop(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.CenterCrop(_sizes(step.size, what)))
+    chain.ops.append(builtin_ops.CenterCrop(_sizes(step.size, what)))
 
 
 def _pad(chain: _Chain, step: Any, what: str, padding: Any, fill: int | tuple[int, ...]) -> Op:
     if step.padding_mode not in ("constant", "edge", "reflect", "symmetric"):
         raise _no_counterpart(f"{what} with padding_mode={step.padding_mode!r}")
-    return recipes.Pad(_sizes(padding, what), fill, str(step.padding_mode))
+    return builtin_ops.Pad(_sizes(padding, what), fill, str(step.padding_mode))
 
 
 @_rule("Pad", "padding fill padding_mode")
@@ -397,46 +398,46 @@ def _random_crop(chain: _Chain, step: Any, what: str) -> None:
         if step.pad_if_needed:
             raise _no_counterpart(f"{what} with padding_mode={step.padding_mode!r} and pad_if_needed=True",
                                   "put Pad or Resize before it")
-        chain.ops += [_pad(chain, step, what, padding, fill), recipes.RandomCrop(size)]
+        chain.ops += [_pad(chain, step, what, padding, fill), builtin_ops.RandomCrop(size)]
     else:
-        chain.ops.append(recipes.RandomCrop(size, padding, bool(step.pad_if_needed), fill))
+        chain.ops.append(builtin_ops.RandomCrop(size, padding, bool(step.pad_if_needed), fill))
 
 
 @_rule("RandomHorizontalFlip", "p", _Values.NORMALIZED)
 def _hflip(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.HFlip(float(step.p)))
+    chain.ops.append(builtin_ops.HFlip(float(step.p)))
 
 
 @_rule("RandomVerticalFlip", "p", _Values.NORMALIZED)
 def _vflip(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.VFlip(float(step.p)))
+    chain.ops.append(builtin_ops.VFlip(float(step.p)))
 
 
 @_rule("RandomRotation", "degrees interpolation expand center fill")
 def _random_rotation(chain: _Chain, step: Any, what: str) -> None:
     if step.expand:
         raise _no_counterpart(f"{what} with expand=True", "leave it out: all images of a batch have one size")
-    chain.ops.append(recipes.RandomRotation(_range(step.degrees), _warp_mode(step.interpolation, what),
+    chain.ops.append(builtin_ops.RandomRotation(_range(step.degrees), _warp_mode(step.interpolation, what),
                                             chain.levels(step.fill, what), _center(step.center)))
 
 
 @_rule("RandomAffine", "degrees translate scale shear interpolation fill center")
 def _random_affine(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.RandomAffine(
+    chain.ops.append(builtin_ops.RandomAffine(
         _range(step.degrees), _range(step.translate), _range(step.scale, 1), _range(step.shear),
         _warp_mode(step.interpolation, what), chain.levels(step.fill, what), _center(step.center)))
 
 
 @_rule("RandomPerspective", "distortion_scale p interpolation fill")
 def _random_perspective(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.RandomPerspective(
+    chain.ops.append(builtin_ops.RandomPerspective(
         float(step.distortion_scale), float(step.p), _warp_mode(step.interpolation, what),
         chain.levels(step.fill, what)))
 
 
 @_rule("ElasticTransform", "alpha sigma interpolation fill")
 def _elastic(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.ElasticTransform(
+    chain.ops.append(builtin_ops.ElasticTransform(
         _range(step.alpha), _range(step.sigma), _warp_mode(step.interpolation, what), chain.levels(step.fill, what)))
 
 
@@ -445,7 +446,7 @@ def _elastic(chain: _Chain, step: Any, what: str) -> None:
 
 @_rule("ColorJitter", "brightness contrast saturation hue")
 def _color_jitter(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.ColorJitter(_range(step.brightness), _range(step.contrast), _range(step.saturation),
+    chain.ops.append(builtin_ops.ColorJitter(_range(step.brightness), _range(step.contrast), _range(step.saturation),
                                          _range(step.hue)))
 
 
@@ -454,7 +455,7 @@ def _grayscale(chain: _Chain, step: Any, what: str) -> None:
     if step.num_output_channels != 3:
         raise _no_counterpart(f"{what} with num_output_channels={step.num_output_channels}",
                               "write num_output_channels=3, and let the model take three channels")
-    chain.ops.append(recipes.Grayscale())
+    chain.ops.append(Grayscale())
 
 
 def _with_chance(op: type[Op]) -> Callable[[_Chain, Any, str], None]:
@@ -466,40 +467,40 @@ def _with_chance(op: type[Op]) -> Callable[[_Chain, Any, str], None]:
     return translate
 
 
-_rule("RandomGrayscale", "p")(_with_chance(recipes.RandomGrayscale))
-_rule("RandomInvert", "p")(_with_chance(recipes.RandomInvert))
-_rule("RandomAutocontrast", "p", _Values.LEVELS)(_with_chance(recipes.RandomAutocontrast))
-_rule("RandomEqualize", "p", _Values.LEVELS)(_with_chance(recipes.RandomEqualize))
+_rule("RandomGrayscale", "p")(_with_chance(builtin_ops.RandomGrayscale))
+_rule("RandomInvert", "p")(_with_chance(builtin_ops.RandomInvert))
+_rule("RandomAutocontrast", "p", _Values.LEVELS)(_with_chance(builtin_ops.RandomAutocontrast))
+_rule("RandomEqualize", "p", _Values.LEVELS)(_with_chance(builtin_ops.RandomEqualize))
 
 
 @_rule("RandomPosterize", "bits p", _Values.LEVELS)
 def _posterize(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.RandomPosterize(int(step.bits), float(step.p)))
+    chain.ops.append(builtin_ops.RandomPosterize(int(step.bits), float(step.p)))
 
 
 @_rule("RandomSolarize", "threshold p", _Values.LEVELS)
 def _solarize(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.RandomSolarize(_numbers(step.threshold)[0], float(step.p)))
+    chain.ops.append(builtin_ops.RandomSolarize(_numbers(step.threshold)[0], float(step.p)))
 
 
 @_rule("RandomAdjustSharpness", "sharpness_factor p")
 def _sharpness(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.RandomAdjustSharpness(float(step.sharpness_factor), float(step.p)))
+    chain.ops.append(builtin_ops.RandomAdjustSharpness(float(step.sharpness_factor), float(step.p)))
 
 
 @_rule("GaussianBlur", "kernel_size sigma")
 def _gaussian_blur(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.GaussianBlur(_sizes(step.kernel_size, what), _range(step.sigma)))
+    chain.ops.append(builtin_ops.GaussianBlur(_sizes(step.kernel_size, what), _range(step.sigma)))
 
 
 @_rule("GaussianNoise", "mean sigma clip", _Values.LEVELS)
 def _gaussian_noise(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.GaussianNoise(float(step.mean), float(step.sigma), bool(step.clip)))
+    chain.ops.append(builtin_ops.GaussianNoise(float(step.mean), float(step.sigma), bool(step.clip)))
 
 
 @_rule("JPEG", "quality", _Values.LEVELS)
 def _jpeg(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.JPEG(_sizes(step.quality, what)))
+    chain.ops.append(builtin_ops.JPEG(_sizes(step.quality, what)))
 
 
 def _erase(chain: _Chain, what: str, p: float, scale: Iterable[float], ratio: Iterable[float], value: Any) -> None:
@@ -509,9 +510,9 @@ def _erase(chain: _Chain, what: str, p: float, scale: Iterable[float], ratio: It
                               "random_erasing{mode=random}, whose noise is cut off at black and white")
     where = (tuple(float(one) for one in scale), tuple(float(one) for one in ratio))
     if chain.values is _Values.NORMALIZED and not any(_numbers(value)):
-        chain.ops.append(recipes.RandomErasing(p, *where, mode="mean"))
+        chain.ops.append(builtin_ops.RandomErasing(p, *where, mode="mean"))
     else:
-        chain.ops.append(recipes.RandomErasing(p, *where, chain.levels(value, what)))
+        chain.ops.append(builtin_ops.RandomErasing(p, *where, chain.levels(value, what)))
 
 
 @_rule("RandomErasing", "p scale ratio value inplace", _Values.NORMALIZED)
@@ -528,19 +529,19 @@ def _auto_augment(chain: _Chain, step: Any, what: str) -> None:
     held = getattr(step, "policies", None) or getattr(step, "_policies", None)
     if held != step._get_policies(step.policy):
         raise _no_counterpart(f"{what} with a policy of its own", "use one of AutoAugmentPolicy")
-    chain.ops.append(recipes.AutoAugment(str(step.policy.value), _warp_mode(step.interpolation, what),
+    chain.ops.append(builtin_ops.AutoAugment(str(step.policy.value), _warp_mode(step.interpolation, what),
                                          chain.levels(step.fill, what)))
 
 
 @_rule("RandAugment", "num_ops magnitude num_magnitude_bins interpolation fill", _Values.LEVELS)
 def _rand_augment(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.RandAugment(int(step.num_ops), int(step.magnitude), int(step.num_magnitude_bins),
+    chain.ops.append(builtin_ops.RandAugment(int(step.num_ops), int(step.magnitude), int(step.num_magnitude_bins),
                                          _warp_mode(step.interpolation, what), chain.levels(step.fill, what)))
 
 
 @_rule("TrivialAugmentWide", "num_magnitude_bins interpolation fill", _Values.LEVELS)
 def _trivial_augment(chain: _Chain, step: Any, what: str) -> None:
-    chain.ops.append(recipes.TrivialAugmentWide(int(step.num_magnitude_bins), _warp_mode(step.interpolation, what),
+    chain.ops.append(builtin_ops.TrivialAugmentWide(int(step.num_magnitude_bins), _warp_mode(step.interpolation, what),
                                                 chain.levels(step.fill, what)))
 
 
@@ -567,7 +568,7 @@ def _object_detection(chain: _Chain, step: Any, what: str) -> None:
 
 
 def _center_crop_to(chain: _Chain, size: Any, what: str) -> None:
-    chain.ops.append(recipes.CenterCrop(_sizes(size, what)))
+    chain.ops.append(builtin_ops.CenterCrop(_sizes(size, what)))
 
 
 def _end_preset(chain: _Chain, step: Any, what: str) -> None:
@@ -583,7 +584,7 @@ def _timm_crop(chain: _Chain, step: Any, what: str) -> None:
     if _is_several(step.interpolation):
         raise _no_counterpart(f"{what} with interpolation='random'", "write interpolation='bilinear'")
     how = _resize_mode(chain, step.interpolation, True, what)
-    chain.ops.append(recipes.RandomResizedCrop(_sizes(step.size, what), tuple(_numbers(step.scale)),
+    chain.ops.append(builtin_ops.RandomResizedCrop(_sizes(step.size, what), tuple(_numbers(step.scale)),
                                                tuple(_numbers(step.ratio)), **how))
 
 

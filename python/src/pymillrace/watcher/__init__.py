@@ -20,14 +20,14 @@ from .iterators import WatchedIterable, calling_line, make_iterator, replace_ini
 from .messages import say
 from .plan import override_arguments
 from .run_directory import place_is_known
-from .session import Loader, Session
+from .session import WatchedLoader, Session
 
 __all__ = ["WatchError", "watch", "watching"]
 
 T = TypeVar("T")
 
 _sessions: dict[str, Session] = {}  # by the directory that was asked for
-_given: weakref.WeakKeyDictionary[Any, Loader] = weakref.WeakKeyDictionary()
+_given: weakref.WeakKeyDictionary[Any, WatchedLoader] = weakref.WeakKeyDictionary()
 _every: list[Session] = []  # sessions of watching(), innermost last
 _replaced: set[type] = set()  # classes whose __iter__ was replaced
 
@@ -122,7 +122,7 @@ def _is_dataloader(loader: object) -> bool:
     return data is not None and isinstance(loader, data.DataLoader)
 
 
-def _watched(loader: Any) -> Loader | None:
+def _watched(loader: Any) -> WatchedLoader | None:
     """Returns the recording that an iteration over a DataLoader belongs to."""
     own = _given.get(loader)
     if own is not None and (own.session.takes_part() or own.is_free()):
@@ -133,7 +133,7 @@ def _watched(loader: Any) -> Loader | None:
     return None
 
 
-def _watched_iterator(loader: Any) -> Loader | None:
+def _watched_iterator(loader: Any) -> WatchedLoader | None:
     """Returns the recording of an iterator that is made without its loader's __iter__: the loader's latest, if any."""
     for session in reversed(_every):
         for one in reversed(session.loaders):

@@ -94,7 +94,7 @@ def _seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
     time_ = float(found[1]) * UNITS[found[2]] if found else 0.0
     if time_ < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time of at least a second; say for example 30s or 5m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time of at least a second; write for example 30s or 5m")
     return time_
 
 

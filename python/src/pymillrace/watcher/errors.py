@@ -7,4 +7,4 @@ class WatchError(RunError):
 
 
 class InUse(WatchError):
-    """Says that another process writes into the directory."""
+    """Reports that another process writes to the directory."""

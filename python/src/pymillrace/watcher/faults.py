@@ -1,4 +1,4 @@
-"""Faults of the recorder: the first one ends all recording in this process, and never what the script does.
+"""Faults of the recorder: the first one ends all recording in this process, and never affects the script.
 
 Each place at which the script runs code of the recorder lies in a `try` whose handler calls stop(); the script's own
 code lies outside of it. tests/python/test_watch_faults.py finds these places in the source and raises in each.
@@ -38,13 +38,13 @@ def stop(error: Exception) -> None:
 
 
 def pass_on(error: BaseException) -> None:
-    """Raises again what a handler of a signal has raised, which may run wherever the process happens to be."""
+    """Re-raises an exception of a signal handler, which may run at any point of the process."""
     if is_of_signal_handler(error):
         raise error
 
 
 def is_of_signal_handler(error: BaseException) -> bool:
-    """Returns whether an exception passed through a handler of a signal, such as a script's own or torch's."""
+    """Returns whether an exception passed through a signal handler, such as the script's or torch's."""
     trace, codes = error.__traceback__, None
     while trace is not None:
         if codes is None:

@@ -1,4 +1,4 @@
-"""Values in a record, which may be a stranger's: type and range of each are checked before anything uses it."""
+"""Values of a record, which may be untrusted: the type and range of each are checked before use."""
 from __future__ import annotations
 
 import reprlib
@@ -13,13 +13,13 @@ HINT = "the file is damaged, or pymillrace watch did not write it; record the ru
 
 
 class Field:
-    """A value and its place in a file. What does not fit raises DataError with that place."""
+    """A value and its place in a file. A value that does not fit raises DataError with that place."""
 
     def __init__(self, value: Any, file: Path, place: str = "") -> None:
         self.value, self._file, self._place = value, file, place
 
     def refuse(self, expected: str) -> DataError:
-        """Returns the error that names the value and what it ought to be."""
+        """Returns the error that names the value and what was expected."""
         place = self._place or "the whole"
         return DataError(f"{self._file}: {place} is {reprlib.repr(self.value)}, not {expected}", HINT)
 

@@ -1,4 +1,4 @@
-"""Marks of torch: the first forward of a module after a batch, and every optimizer step.
+"""Hooks into torch: the first forward of a module after a batch, and every optimizer step.
 
 The hook on modules is removed by its own first call, because a global hook slows every module's call down. The hooks
 act in the trainer's thread only.
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._watch import Session as Marks
+from .._watch import StepHooks
 
 
 class TorchHooks:
     """Hooks of one session."""
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: StepHooks) -> None:
         from torch.nn.modules import module
         from torch.optim import optimizer
 

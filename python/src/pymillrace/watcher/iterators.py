@@ -19,7 +19,7 @@ from .faults import stop
 from .worker import FetchTimer, WorkerInit
 
 if TYPE_CHECKING:
-    from .session import Loader
+    from .session import WatchedLoader
 
 NOT_RECORDED = 0  # number of an iteration that is not recorded
 
@@ -125,7 +125,7 @@ making = threading.local()  # `depth`: iterators that this thread is making for 
 class Making:
     """Probes in place while a loader's iterator is made."""
 
-    def __init__(self, loader: Any, watched: Loader, iterator: Any = None) -> None:
+    def __init__(self, loader: Any, watched: WatchedLoader, iterator: Any = None) -> None:
         """`iterator`: where it exists and its __init__ is to be called."""
         self.loader, self.watched, self.iterator = loader, watched, iterator
         self.generation = NOT_RECORDED
@@ -141,7 +141,7 @@ class Making:
         making.depth = getattr(making, "depth", 0) + 1
 
     def end(self, error: BaseException | None) -> None:
-        """Takes the probes away. `error`: with which the making failed."""
+        """Removes the probes. `error`: the exception with which making the iterator failed."""
         making.depth -= 1
         attributes = getattr(self.loader, "__dict__", {})
         if self.init is not None:
@@ -158,7 +158,7 @@ class Making:
             stop(fault)
 
 
-def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
+def make_iterator(loader: Any, watched: WatchedLoader, make: Any) -> Any:
     """Calls the loader's own __iter__ with the probes in place and returns its iterator."""
     under_way = Making(loader, watched)
     try:
@@ -170,7 +170,7 @@ def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
     return under_way.iterator
 
 
-def replace_init(iterator: Any, watched_by: Callable[[Any], Loader | None]) -> None:
+def replace_init(iterator: Any, watched_by: Callable[[Any], WatchedLoader | None]) -> None:
     """Replaces the __init__ of a class of iterators, for those that are made without their loader's __iter__."""
     def before(self: Any, loader: Any = None, *_: Any, **__: Any) -> Making | None:
         try:
@@ -183,7 +183,7 @@ def replace_init(iterator: Any, watched_by: Callable[[Any], Loader | None]) -> N
     iterator.__init__ = Around(before, iterator.__init__, Making.end)
 
 
-def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None:
+def _adopt(iterator: Any, loader: Any, watched: WatchedLoader, generation: int) -> None:
     known = getattr(iterator, "_millrace", None) is not None
     iterator._millrace, iterator._millrace_generation = watched, generation
     init = getattr(iterator, "_worker_init_fn", None)
@@ -207,7 +207,7 @@ def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None
 class WatchedIterable:
     """Stands for a loader that is not a DataLoader. Everything but iteration goes to the loader itself."""
 
-    def __init__(self, inner: Iterable[Any], watched: Loader) -> None:
+    def __init__(self, inner: Iterable[Any], watched: WatchedLoader) -> None:
         self._inner, self._watched = inner, watched
 
     def __iter__(self) -> Iterator[Any]:
@@ -238,7 +238,7 @@ class WatchedIterable:
 
 
 class _PlainIterator:
-    def __init__(self, inner: Iterator[Any], watched: Loader, generation: int) -> None:
+    def __init__(self, inner: Iterator[Any], watched: WatchedLoader, generation: int) -> None:
         self._inner, self._watched, self._generation = inner, watched, generation
 
     def __iter__(self) -> Iterator[Any]:

@@ -21,10 +21,10 @@ from .messages import without_signals_of_writes
 from .predict import input_of, predictions
 from .run_directory import seconds
 from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE
-from .verdict import Verdict, advice, judge, too_short
+from .verdict import Verdict, advice, classify, too_short
 
 if TYPE_CHECKING:
-    from .session import Loader
+    from .session import WatchedLoader
 
 FIRST_S = 10.0  # from the begin of the recording to the first line
 STEPS = 60  # of a replay: fewer than of those that end a run
@@ -50,7 +50,7 @@ class Live:
     def due(self) -> bool:
         return time.monotonic() >= self._due and (self._thread is None or not self._thread.is_alive())
 
-    def tell(self, main: Loader, cores: int) -> None:
+    def tell(self, main: WatchedLoader, cores: int) -> None:
         """Begins to write a line on the main loader."""
         now = time.monotonic()
         self._due = now + self._interval
@@ -60,7 +60,7 @@ class Live:
                 f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
                 f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%")
         total = main.table.total
-        verdict = judge(main, seconds(total[UPDATE] + total[LOOP]), cores)
+        verdict = classify(main, seconds(total[UPDATE] + total[LOOP]), cores)
         self._thread = threading.Thread(target=_write, args=(text, main, verdict, cores), name="pymillrace line",
                                         daemon=True)
         try:
@@ -69,7 +69,7 @@ class Live:
             self._thread = None
 
 
-def _write(text: str, main: Loader, verdict: Verdict, cores: int) -> None:
+def _write(text: str, main: WatchedLoader, verdict: Verdict, cores: int) -> None:
     try:
         short = too_short(main.table.steps) is not None
         words = [text, verdict.sentence, "" if short else advice(main, verdict, cores, _predicted(main, cores))]
@@ -78,7 +78,7 @@ def _write(text: str, main: Loader, verdict: Verdict, cores: int) -> None:
         stop(error)
 
 
-def _predicted(main: Loader, cores: int) -> dict[str, Any] | None:
+def _predicted(main: WatchedLoader, cores: int) -> dict[str, Any] | None:
     """Returns predictions of more workers, and of other numbers of batches ahead."""
     given = input_of(main, cores)
     if given is None:

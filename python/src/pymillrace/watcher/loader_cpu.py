@@ -1,4 +1,4 @@
-"""Measures what millrace's own loader takes for the sampled files of a record, which may be a stranger's."""
+"""Measures the CPU time of millrace's own loader for the sampled files of a record, which may be untrusted."""
 from __future__ import annotations
 
 import csv
@@ -68,7 +68,7 @@ def _ending(code: int | None) -> str:
 
 
 def _measure_in_child(result: Connection, words: list[str], manifest: Path, batch: int) -> None:
-    """Sends what the loader takes, or the reason why that is unknown. Prints nothing: decoders may name a file."""
+    """Sends the loader's cost, or the reason why it is unknown. Prints nothing, because decoders may name a file."""
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)

@@ -14,7 +14,7 @@ from .threads import rows as thread_rows
 
 if TYPE_CHECKING:
     from .breakdown import Breakdown
-    from .session import Loader
+    from .session import WatchedLoader
 
 PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
@@ -93,7 +93,7 @@ def _fetches(breakdown: Breakdown, workers: int, pools: float) -> tuple[Demand, 
                  for (cpu, blocked), part in zip(found, waited))
 
 
-def _pools_per_batch(loader: Loader) -> float:
+def _pools_per_batch(loader: WatchedLoader) -> float:
     """Returns the CPU seconds that threads of pools use for one batch, in the trainer or in workers."""
     facts, table, steady = loader.facts(), loader.table, loader.breakdown.steady
     load = 1e-9 * sum(steady) / max(1, table.steps - 1)
@@ -102,7 +102,7 @@ def _pools_per_batch(loader: Loader) -> float:
     return facts.worker_cpu * (load + 1e-9 * (table.total[UPDATE] + table.total[LOOP]) / table.steps)
 
 
-def setup_of(loader: Loader, cores: int) -> Setup | None:
+def setup_of(loader: WatchedLoader, cores: int) -> Setup | None:
     """Returns the replay's input for a recorded loader. None if the records do not suffice."""
     breakdown, table = loader.breakdown, loader.table
     if not loader.sees_inside or breakdown.missing or table.steps < 2 or not breakdown.demands:
@@ -122,7 +122,7 @@ def setup_of(loader: Loader, cores: int) -> Setup | None:
                  _fetches(breakdown, loader.workers, _pools_per_batch(loader)), send, receive, hand, update)
 
 
-def measured_rate(loader: Loader) -> float | None:
+def measured_rate(loader: WatchedLoader) -> float | None:
     """Returns images per second of load + update, without first batches and the start of workers."""
     table, steady = loader.table, loader.breakdown.steady
     if table.steps < 2:
@@ -196,7 +196,7 @@ def changes(setup: Setup, blocked_in_dataset: float, paging: Paging) -> Iterable
             update=Demand()), loading_only=True)
 
 
-def what_if(loader: Loader, cores: int) -> dict[str, Any] | None:
+def what_if(loader: WatchedLoader, cores: int) -> dict[str, Any] | None:
     """Returns the predictions of a run as they stand in summary.json; None if its records do not suffice."""
     given = input_of(loader, cores)
     record = None if given is None else _predictions(*given)
@@ -207,8 +207,8 @@ def what_if(loader: Loader, cores: int) -> dict[str, Any] | None:
     return record
 
 
-def input_of(loader: Loader, cores: int) -> tuple[Setup, Recorded] | None:
-    """Returns what predictions are made of; None if the records do not suffice."""
+def input_of(loader: WatchedLoader, cores: int) -> tuple[Setup, Recorded] | None:
+    """Returns the input of the predictions; None if the records do not suffice."""
     setup, rate = setup_of(loader, cores), measured_rate(loader)
     if setup is None or rate is None:
         return None
@@ -223,7 +223,7 @@ def _predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
     return predictions(setup, recorded.images_per_s, recorded.blocked_in_dataset, paging)
 
 
-def replay_input(loader: Loader, cores: int) -> dict[str, Any] | None:
+def replay_input(loader: WatchedLoader, cores: int) -> dict[str, Any] | None:
     """Returns what the predictions are made from, for a summary of a run that is under way."""
     given = input_of(loader, cores)
     if given is None:

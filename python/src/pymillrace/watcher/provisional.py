@@ -1,4 +1,4 @@
-"""Summary of a run that is under way: one that ends without a word, as by SIGKILL, leaves what was recorded so far.
+"""Summary of a run that is under way: a run that is killed, as by SIGKILL, leaves what was recorded so far.
 
 The trainer's thread makes the record, when it writes rows anyway. A thread of its own, which ends with that, puts it on
 the disk: it waits for the disk without the interpreter's lock. No thread lives between two summaries, so that a process
@@ -19,7 +19,7 @@ PATIENCE = 2.0  # seconds that the last summary waits for one that is being writ
 
 
 class Provisional:
-    """Writes one file again and again, until end()."""
+    """Rewrites one file periodically, until end()."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class Provisional:
         return time.monotonic() >= self._due and (self._thread is None or not self._thread.is_alive())
 
     def write(self, record: dict[str, Any]) -> None:
-        """Begins to write a record, which nobody changes afterwards."""
+        """Starts writing a record, which must not change afterwards."""
         self._due = time.monotonic() + INTERVAL_S
         self._thread = threading.Thread(target=self._write, args=(record,), name="pymillrace summary", daemon=True)
         try:

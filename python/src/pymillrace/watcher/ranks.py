@@ -42,7 +42,7 @@ def _row(summary: Field) -> dict[str, Any]:
 
 
 def _read(directory: Path, rank: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Returns the last summary of a rank and its row; None if there is none yet, or something else lies in its place."""
+    """Returns the last summary of a rank and its row; None if it does not exist yet or is not a summary."""
     file = directory / summary_name(rank)
     try:
         summary = Field(read_json(file), file)

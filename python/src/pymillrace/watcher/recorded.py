@@ -1,4 +1,4 @@
-"""summary.json of a watched run, as what-if takes it: checked, and without what nobody asks for."""
+"""summary.json of a watched run, as what-if reads it: checked, and reduced to the fields that are used."""
 from __future__ import annotations
 
 import os
@@ -23,7 +23,7 @@ PLACES = ("dataset", "transform", "collate")
 
 
 def read_summary(file: Path) -> Field:
-    """Returns what a summary.json holds. Raises OSError if there is none, and DataError for what is no summary."""
+    """Returns what a summary.json holds. Raises OSError if it does not exist, and DataError if it is not a summary."""
     try:
         summary = Field(read_json(file), file)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Files of a run, which may be a stranger's: only regular files are opened, and only a bounded number of bytes is read.
+"""Files of a run, which may be untrusted: only regular files are opened, and a bounded number of bytes is read.
 
 All that reads a record opens it here (docs/reference/records.md#hostile-records). A FIFO would make open(2) wait for a
 writer, and opening a device may do something; opening with O_PATH does neither.
@@ -53,13 +53,13 @@ def open_lock(path: str | os.PathLike[str]) -> int:
 
 
 def read_record(path: str | os.PathLike[str], most: int) -> bytes:
-    """Returns a file's bytes, as many as it has when it is opened: some files of the kernel never end."""
+    """Returns a file's bytes, as many as it has when it is opened: some kernel files never end."""
     with open_record(path, most) as file:
         return file.read(os.fstat(file.fileno()).st_size)
 
 
 def read_json(path: Path) -> Any:
-    """Returns what a JSON file holds. Raises OSError, and NotARecord if it holds no JSON."""
+    """Returns the contents of a JSON file. Raises OSError, and NotARecord if it holds no JSON."""
     try:
         return json.loads(read_record(path, MOST_JSON_BYTES))
     except RecursionError:

@@ -30,7 +30,7 @@ NEAR = 0.95  # of the best rate: fewer workers are enough
 
 
 class NoCounterpart(Exception):
-    """Says why millrace's loader cannot take a loader's place."""
+    """Gives the reason why millrace's loader cannot replace a loader."""
 
 
 def counterpart_of(dataset: Any) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _predicted(settings: dict[str, Any], measured: float, cpu: float, blocked_in
 
 
 def line(found: dict[str, Any]) -> str:
-    """Returns what is said below the table."""
+    """Returns the lines below the table."""
     if found["reason"] is not None:
         return f"{CHANGE}: not predicted: {found['reason']}"
     return (f"{CHANGE}: with loader.workers={found['loader_workers']}; {1e3 * found['cpu_s_per_image']:.2f} ms of CPU per "

@@ -57,7 +57,7 @@ def refuse_what_is_no_run(path: Path) -> None:
     if not path.exists():
         return
     if not path.is_dir():
-        raise WatchError(f"run={path}: there is a file of that name; choose another directory")
+        raise WatchError(f"run={path}: a file of that name exists; choose another directory")
     marks = ("config.toml", "sweep.json")
     if not any((path / mark).exists() for mark in marks) and any(entry.name != LOCK for entry in path.iterdir()):
         raise WatchError(f"run={path}: the folder holds files that are not a run; choose another directory")
@@ -145,7 +145,7 @@ class RunDirectory:
                     holder = os.pread(file, 300, 0).decode(errors="replace").split("\n")[0]
                     holder = holder if holder and holder.isprintable() else "another process"
                     os.close(file)
-                    raise InUse(f"{self.path} is in use: {holder} writes there; wait until it has ended, or "
+                    raise InUse(f"{self.path} is in use: {holder} writes to it; wait until it has ended, or "
                                      "choose another directory: run=DIR") from None
                 time.sleep(0.02)
         os.ftruncate(file, 0)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from . import faults, ranks, summary, trace
 from .._watch import FLUSH, Receipts, RecordFile, Steps
-from .._watch import Session as Marks
+from .._watch import StepHooks
 from .breakdown import STARTUP, Breakdown
 from .clocks import SCHEDSTAT, ThreadClock, between
 from .device import DeviceGaps, device_gaps
@@ -100,8 +100,8 @@ class Stretch(NamedTuple):
 class Lane:
     """A thread other than the trainer's, which takes batches ahead of the loop, and its time."""
 
-    def __init__(self, whole: Marks) -> None:
-        self.marks = Marks(perf_counter_ns())
+    def __init__(self, whole: StepHooks) -> None:
+        self.marks = StepHooks(perf_counter_ns())
         self.marks.whole, self.marks.open = whole, True
         self.enter()
 
@@ -118,7 +118,7 @@ class Lane:
         return any(one.ident == self.marks.thread for one in threading.enumerate())
 
 
-class Loader:
+class WatchedLoader:
     """A watched loader."""
 
     def __init__(self, session: Session, name: str, number: int, kind: str) -> None:
@@ -401,10 +401,10 @@ class Session:
         self._wants_lines = live
         self._live: Live | None = None
         self.begin = perf_counter_ns()
-        self.marks = Marks(self.begin)
+        self.marks = StepHooks(self.begin)
         self.wall_begin = time.monotonic()
-        self.loaders: list[Loader] = []
-        self.main: Loader | None = None
+        self.loaders: list[WatchedLoader] = []
+        self.main: WatchedLoader | None = None
         self.closed = False
         self.error: str | None = None
         self.interrupted = False
@@ -495,7 +495,7 @@ class Session:
         if self.hooks is not None:
             self.hooks.remove()
 
-    def loader(self, line: str, kind: str, inner: Any, given: bool) -> Loader:
+    def loader(self, line: str, kind: str, inner: Any, given: bool) -> WatchedLoader:
         """Returns the recording of a loader, named by a line of the script.
 
         A `given` loader, of watch(), has a recording of its own; it continues that of an earlier one which was made at
@@ -513,7 +513,7 @@ class Session:
                 one.object = _weak(inner) if given else None
                 return one
         same = sum(1 for one in self.loaders if one.line[0] == line)
-        loader = Loader(self, line if same == 0 else f"{line}#{same + 1}", len(self.loaders) + 1, kind)
+        loader = WatchedLoader(self, line if same == 0 else f"{line}#{same + 1}", len(self.loaders) + 1, kind)
         loader.line, loader.object = (line, dataset), _weak(inner) if given else None
         loader.data = _weak(data)
         self.loaders.append(loader)
@@ -547,10 +547,10 @@ class Session:
     def file_name(self, stem: str, suffix: str, number: int) -> str:
         return self.directory.name(stem, suffix, number)
 
-    def write_rows(self, loader: Loader, rows: str) -> None:
+    def write_rows(self, loader: WatchedLoader, rows: str) -> None:
         self.directory.append_rows(self.file_name("steps", "csv", loader.number), rows)
 
-    def write_epoch(self, loader: Loader, line: dict[str, Any]) -> None:
+    def write_epoch(self, loader: WatchedLoader, line: dict[str, Any]) -> None:
         self.directory.append(self.file_name("metrics", "jsonl", loader.number), dump(line))
 
     def failed(self, error: BaseException) -> None:

@@ -14,10 +14,10 @@ from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
 from .run_directory import seconds, sums
 from .spans import NAMES
-from .verdict import advice, judge, too_short
+from .verdict import advice, classify, too_short
 
 if TYPE_CHECKING:
-    from .session import Loader, Session
+    from .session import WatchedLoader, Session
 
 
 def cores() -> int:
@@ -57,7 +57,7 @@ def transforms(names: list[str], breakdown: Breakdown) -> list[dict[str, Any]]:
             for name, (wall, cpu) in zip(names, breakdown.rows)]
 
 
-def device(loader: Loader) -> dict[str, Any]:
+def device(loader: WatchedLoader) -> dict[str, Any]:
     """Returns the seconds for which the device waited for data, and of how many waits; None where CUDA was not used."""
     gaps = loader.device
     if gaps is None:
@@ -65,13 +65,13 @@ def device(loader: Loader) -> dict[str, Any]:
     return {"device_gap_load_s": gaps.seconds, "device_gaps": gaps.gaps, "device_gaps_lost": gaps.lost + gaps.unread}
 
 
-def _threads(loader: Loader) -> dict[str, float | None]:
+def _threads(loader: WatchedLoader) -> dict[str, float | None]:
     facts = loader.facts()
     return {"all": facts.threads, "trainer_pools": facts.trainer, "pools_per_worker": facts.worker,
             "cores_wanted": facts.wanted, "cores_in_load": facts.in_load, "cores_taken": facts.taken}
 
 
-def epoch_line(loader: Loader, ns: list[int], whole: bool) -> dict[str, Any]:
+def epoch_line(loader: WatchedLoader, ns: list[int], whole: bool) -> dict[str, Any]:
     """Returns the line of an epoch. Its blame is that of the epoch alone. `whole`: the loader had no more batches."""
     load, update, other = sums(ns)
     table_, before = loader.table, loader.epochs[-1] if loader.epochs else None
@@ -85,7 +85,7 @@ def epoch_line(loader: Loader, ns: list[int], whole: bool) -> dict[str, Any]:
             "blame": {key: value - sum(one[key] for one in earlier) for key, value in parts.items()}}
 
 
-def _loader(loader: Loader) -> dict[str, Any]:
+def _loader(loader: WatchedLoader) -> dict[str, Any]:
     """Returns the summary of one loader."""
     load, update, other = sums(loader.table.total)
     breakdown = loader.breakdown
@@ -103,7 +103,7 @@ def _loader(loader: Loader) -> dict[str, Any]:
                         "overruns": breakdown.overruns, "sampled": breakdown.sampled_batches}}
 
 
-def make(session: Session, main: Loader, wall: float, complete: bool) -> dict[str, Any]:
+def make(session: Session, main: WatchedLoader, wall: float, complete: bool) -> dict[str, Any]:
     """Returns summary.json. The figures at its top are those of the main loader.
 
     A summary of a run that is under way is not `complete`: it has the replay's input in place of predictions, because
@@ -112,7 +112,7 @@ def make(session: Session, main: Loader, wall: float, complete: bool) -> dict[st
     whole = _loader(main)
     load, update, other = whole["load_s"], whole["update_s"], whole["other_s"]
     steps = main.table.steps
-    verdict = judge(main, update, cores())
+    verdict = classify(main, update, cores())
     predicted = what_if(main, cores()) if complete else None
     torch = sys.modules.get("torch")
     record = {"command": "watch", "complete": complete, "version": version(), "git": "", "host": platform.node(), "cores": cores(),

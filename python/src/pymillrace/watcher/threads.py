@@ -20,7 +20,7 @@ from .._watch import threads_of
 from .breakdown import TRANSFER
 
 if TYPE_CHECKING:
-    from .session import Loader
+    from .session import WatchedLoader
 
 INTERVAL_S = 0.9  # at least, between two readings
 COST = 3000  # at most one part in so many of the time is CPU time of readings
@@ -72,7 +72,7 @@ class Threads:
         self._knows_busy = True
         self.processes: tuple[int, ...] = ()  # the workers
 
-    def read(self, loader: Loader) -> list[int] | None:
+    def read(self, loader: WatchedLoader) -> list[int] | None:
         """Reads all threads, if that is due. Returns the trainer's other threads that compute; None if it was not."""
         begin = time.monotonic()
         if begin < self._due:
@@ -91,7 +91,7 @@ class Threads:
         self._due = begin + max(INTERVAL_S, COST * (time.thread_time() - cpu))
         return followed
 
-    def _add(self, loader: Loader, begin: float, now: dict[int, Times], cores: tuple[float, float] | None) -> list[int]:
+    def _add(self, loader: WatchedLoader, begin: float, now: dict[int, Times], cores: tuple[float, float] | None) -> list[int]:
         """Adds an interval. `cores`: CPU seconds of the cores, and of this process and its descendants."""
         wall, trainer = begin - self._at, threading.get_native_id()
         if not self._latest or wall <= 0:  # those that have computed at all
@@ -136,7 +136,7 @@ class Threads:
         return _busiest(followed)
 
     @staticmethod
-    def _feeders(loader: Loader, workers: int) -> int:
+    def _feeders(loader: WatchedLoader, workers: int) -> int:
         """Returns how many of the workers' threads are those that send batches, as far as these compute."""
         work = loader.breakdown.work
         every = sum(sum(row) for row in work)

@@ -18,7 +18,7 @@ from .records import open_record, read_record
 from .run_directory import HEADER, dump, write_file
 
 if TYPE_CHECKING:
-    from .session import Loader, Session
+    from .session import WatchedLoader, Session
 
 MOST_STEPS = 4096
 MOST_RECORDS_BYTES = 1 << 30
@@ -50,7 +50,7 @@ def _slice(process: int, thread: int, name: str, begin: int, ns: int, **more: in
     return {"ph": "X", "pid": process, "tid": thread, "name": name, "ts": begin, "dur": ns / 1e3, "args": more}
 
 
-def _steps(file: Path, loader: Loader, end: int) -> Iterator[dict[str, Any]]:
+def _steps(file: Path, loader: WatchedLoader, end: int) -> Iterator[dict[str, Any]]:
     """Yields the spans of the latest steps. The rows of a loader add up to the time until `end`."""
     try:
         with open_record(file) as source:
@@ -68,7 +68,7 @@ def _steps(file: Path, loader: Loader, end: int) -> Iterator[dict[str, Any]]:
             at += ns
 
 
-def _batches(loader: Loader) -> Iterator[dict[str, Any]]:
+def _batches(loader: WatchedLoader) -> Iterator[dict[str, Any]]:
     """Yields what the workers did for the latest batches."""
     if not loader.workers or loader.records is None:
         return

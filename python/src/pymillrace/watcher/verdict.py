@@ -11,7 +11,7 @@ from .threads import IN_LOAD, Facts
 from .threads import rows as thread_rows
 
 if TYPE_CHECKING:
-    from .session import Loader
+    from .session import WatchedLoader
 
 LOAD_THAT_BINDS = 0.1  # share of load + update, as in the wait breakdown of `millrace train`
 LOAD_THAT_BINDS_INLINE = 0.5  # without workers load and update take turns
@@ -34,7 +34,7 @@ def _percent(part: float) -> str:
     return f"{100 * part:.1f}%" if part < 0.0995 else f"{100 * part:.0f}%"
 
 
-def workers_needed(loader: Loader, update: float) -> float | None:
+def workers_needed(loader: WatchedLoader, update: float) -> float | None:
     """Returns the workers that would hide load behind this update; None if it cannot be known."""
     work = loader.breakdown.work
     if update <= 0 or not loader.sees_inside or loader.breakdown.missing or sum(work[NOWHERE]) > 0:
@@ -43,7 +43,7 @@ def workers_needed(loader: Loader, update: float) -> float | None:
     return 1e-9 * busy / update
 
 
-def _device_gap_share(loader: Loader, steady: float) -> float | None:
+def _device_gap_share(loader: WatchedLoader, steady: float) -> float | None:
     """Returns the share of the steady time in which the device waited for data; None if too few waits were measured."""
     device = loader.device
     if device is None or steady <= 0 or device.gaps < 2 or 2 * device.gaps < loader.table.steps:
@@ -51,12 +51,12 @@ def _device_gap_share(loader: Loader, steady: float) -> float | None:
     return (device.seconds - device.first_s) / (device.gaps - 1) * (loader.table.steps - 1) / steady
 
 
-def judge(loader: Loader, update: float, cores: int) -> Verdict:
+def classify(loader: WatchedLoader, update: float, cores: int) -> Verdict:
     """Names the place that load was spent on. Leaves the run's first wait out, as `millrace train` does."""
     needed = workers_needed(loader, update)
     if (missing := too_short(loader.table.steps)) is not None:
         return Verdict("unknown", "unknown", missing, needed)
-    verdict = _judge(loader, update, needed)
+    verdict = _classify(loader, update, needed)
     facts = loader.facts()
     if facts.oversubscribed(cores):
         verdict.sentence = f"oversubscribed: {round(facts.threads)} threads on {_cores(cores)}; {verdict.sentence}"
@@ -69,7 +69,7 @@ def too_short(steps: int) -> str | None:
     return f"too short: {missing} more step{'s' * (missing != 1)}" if missing > 0 else None
 
 
-def _judge(loader: Loader, update: float, needed: float | None) -> Verdict:
+def _classify(loader: WatchedLoader, update: float, needed: float | None) -> Verdict:
     steady = loader.breakdown.steady
     load = 1e-9 * sum(steady)
     share = load / (load + update) if load + update > 0 else 0.0
@@ -101,7 +101,7 @@ def _judge(loader: Loader, update: float, needed: float | None) -> Verdict:
                    f"mostly {words[kind]}; load is {_percent(share)} of load + update{tail}", needed)
 
 
-def advice(loader: Loader, verdict: Verdict, cores: int, predicted: dict[str, Any] | None) -> str:
+def advice(loader: WatchedLoader, verdict: Verdict, cores: int, predicted: dict[str, Any] | None) -> str:
     """Returns one line: what to try first; nothing after too few steps.
 
     `predicted`: the predictions, where the records suffice for them.
@@ -146,11 +146,11 @@ def advice(loader: Loader, verdict: Verdict, cores: int, predicted: dict[str, An
     return f"advice: try num_workers={room}{_slowest(loader, verdict)}"
 
 
-def _has_fewer_workers(change: dict[str, Any] | None, loader: Loader) -> bool:
+def _has_fewer_workers(change: dict[str, Any] | None, loader: WatchedLoader) -> bool:
     return change is not None and change["overrides"].get("num_workers", loader.workers) < loader.workers
 
 
-def _fewer_threads(loader: Loader, verdict: Verdict, cores: int, facts: Facts, change: dict[str, Any] | None
+def _fewer_threads(loader: WatchedLoader, verdict: Verdict, cores: int, facts: Facts, change: dict[str, Any] | None
                    ) -> str | None:
     """Returns the advice to set numbers of threads, where other threads compute while the loop waits for data."""
     rows = thread_rows(facts, loader.workers, cores)
@@ -166,7 +166,7 @@ def _fewer_threads(loader: Loader, verdict: Verdict, cores: int, facts: Facts, c
     return f"advice: try {names}: {why}; pymillrace what-if --verify measures what that gives{then}"
 
 
-def _slowest(loader: Loader, verdict: Verdict) -> str:
+def _slowest(loader: WatchedLoader, verdict: Verdict) -> str:
     walls = [wall for wall, _ in loader.breakdown.rows]
     if verdict.bound != "transform" or not any(walls):
         return ""

@@ -347,10 +347,10 @@ def lines(record: dict[str, Any]) -> list[str]:
     if record["stopped"]:
         text.append(f"stopped: a run without changes failed: {record['stopped']}")
     if record["void"] and record["void_runs"] == 0:
-        text.append("void: there are too few runs that ended; there is no score")
+        text.append("void: too few runs ended for a score")
     elif record["void"]:
         text.append(f"void: other programs took more than {100 * MOST_OTHERS:.0f}% of the CPU time in "
-                    f"{record['void_runs']} of {record['runs']} runs; there is no score; repeat it on an idle machine")
+                    f"{record['void_runs']} of {record['runs']} runs; no score; repeat it on an idle machine")
     elif record["score"]["counted"] == 0:
         text.append("no change had a predicted or measured effect of 20% or more: nothing counts")
     else:
