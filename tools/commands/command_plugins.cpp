@@ -52,7 +52,7 @@ Exit check(const PluginsArguments& arguments) {
   options.stop = &interrupted();
   require_unshared(options.file);
   const CheckReport report = check_plugin(options, [&](const CheckLine& line) {
-    if (verbosity().json) return;
+    if (verbosity().json || (verbosity().quiet && line.state != State::failed)) return;
     print("{:7}  {:32}  {}\n", word(line.state),
           line.unit.empty() ? line.check : line.unit + ": " + line.check, line.detail);
     flush_output();
@@ -87,8 +87,8 @@ Exit check(const PluginsArguments& arguments) {
         "for");
   }
   if (!verbosity().json)
-    print("{}: no problems in {} checks{}\n", options.file, report.lines.size(),
-          skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "");
+    print_unless_quiet("{}: no problems in {} checks{}\n", options.file, report.lines.size(),
+                       skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "");
   return Exit::done;
 }
 
@@ -110,11 +110,11 @@ Exit make(const PluginsArguments& arguments) {
                                  2));
     return Exit::done;
   }
-  print(
+  print_unless_quiet(
       "{0}: a {1} plugin. Next:\n"
       "  cmake -S {0} -B {0}/build -Dmillrace_DIR=BUILD   (millrace's build folder, or where it is "
       "installed: PREFIX/lib/cmake/millrace)\n"
-      "  cmake --build {0}/build && ctest --test-dir {0}/build\n"
+      "  cmake --build {0}/build && ctest --test-dir {0}/build --output-on-failure\n"
       "  millrace plugins list plugins.path={0}/build\n",
       folder, arguments.kind);
   return Exit::done;

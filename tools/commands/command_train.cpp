@@ -502,7 +502,7 @@ void add_train(CLI::App& app, Command& chosen) {
   command->add_flag("--resume", arguments->resume,
                     "continue the run in --run DIR from its last checkpoint");
   arguments->trace.add_to(*command);
-  add_common(*command);
+  add_common(*command, kVerboseTraining);
   command->footer(
       "Example:\n  millrace train mnist-lenet data.path=data/digits loader.workers=1 "
       "train.epochs=3 --run runs/first\n"
