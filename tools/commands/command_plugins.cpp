@@ -23,14 +23,16 @@ struct PluginsArguments {
   std::vector<std::string> recipe;  ///< overrides, for plugins.path
   std::vector<std::string> files;   ///< files to trust
   std::string subject;              ///< a unit, a file, or the name of a new plugin
-  std::string kind = "geometric";
+  std::string kind = "geometric";   ///< of a new plugin
+  std::string only_kind;            ///< of the units to list; empty: all
   std::string folder = ".";
   CheckOptions check;
 };
 
 Exit list(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
-  const Json json = list_json();
+  Json json = list_json();
+  if (!arguments.only_kind.empty()) keep_kind(json, arguments.only_kind);
   print("{}", verbosity().json ? study::to_text(json, 2) + "\n" : list_text(json));
   return Exit::done;
 }
@@ -178,6 +180,8 @@ void add_plugins(CLI::App& app, Command& chosen) {
   auto [list_command, list_arguments] =
       add("list", "list all units: kind, name, plugin, version, help", list);
   list_command->add_option("recipe", list_arguments->recipe, "[RECIPE] [plugins.path=DIR:...]");
+  list_command->add_option("--kind", list_arguments->only_kind,
+                           fmt::format("only these: {}", fmt::join(unit_kinds(), ", ")));
   list_command->footer("Example:\n  millrace plugins list plugins.path=build/lib/plugins/examples");
 
   auto [info_command, info_arguments] =
