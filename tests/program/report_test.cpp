@@ -132,6 +132,37 @@ TEST_F(ReportCommand, SaysTheSameInEveryForm) {
   EXPECT_EQ(rows[0], "epoch,images/s");
 }
 
+TEST_F(ReportCommand, ComparesARunWithTheRecipeOfItsOwn) {
+  const Result whole = run({"recipe", "mnist-lenet", "loader.workers=1", "seed=3"});
+  ASSERT_TRUE(succeeded(whole));
+  std::string text = whole.out;  // under a name of its own
+  const std::size_t name = text.find("recipe = \"mnist-lenet\"\n");
+  if (name != std::string::npos) text.erase(name, text.find('\n', name) + 1 - name);
+  write_file(in("mine.toml"), text);
+  Arguments command = simulated("run", {"seed=5"});
+  std::replace(command.begin(), command.end(), std::string("mnist-lenet"),
+               in("mine.toml").string());
+  ASSERT_TRUE(succeeded(run(command)));
+  fs::remove(in("mine.toml"));  // the run keeps a copy
+  const Json json = report_json("run");
+  const Json* config = part(json, "tables", "configuration");
+  ASSERT_NE(config, nullptr);
+  EXPECT_EQ((*config)["header"], Json({"key", "recipe mine", "this run"}));
+  EXPECT_LE((*config)["rows"].size(), 8u) << config->dump(1);
+  bool seed = false;
+  for (const Json& row : (*config)["rows"]) {
+    seed |= row == Json({"seed", "3", "5"});
+    EXPECT_NE(row[0], "loader.workers");
+  }
+  EXPECT_TRUE(seed) << config->dump(1);
+  EXPECT_FALSE(notes_say(json, "compared")) << json["notes"];
+  fs::remove(in("run/recipe.toml"));
+  EXPECT_TRUE(notes_say(report_json("run"), "there is no shipped recipe mine"));
+
+  ASSERT_TRUE(succeeded(run(simulated("shipped"))));
+  EXPECT_FALSE(fs::exists(in("shipped/recipe.toml")));
+}
+
 TEST_F(ReportCommand, OfARunThatWasKilled) {
   Child child(simulated("run", {"train.epochs=1000", "simulated.update_ms=2"}));
   ASSERT_TRUE(child.says("epoch 3/1000"));
@@ -273,37 +304,6 @@ TEST_F(ReportCommand, ListsTheRunsOfAFolder) {
   for (const Json& chart : runs["after"]) EXPECT_EQ(chart, Json({"workers-1"}));
 }
 
-TEST_F(ReportCommand, ThePageIsSoundInABrowser) {
-  MILLRACE_NEEDS_BROWSER();
-  ASSERT_TRUE(succeeded(run(simulated("run", {"train.epochs=2"}))));
-  // Results as a model would leave them, with class names that would do harm.
-  Json s = summary("run");
-  s["per_class"] = {{"</script><script>window.planted=1</script>", 0.5},
-                    {"\"><img src=x onerror=window.planted=1>", 0.75},
-                    {"<!--<script>", 1.0}};
-  s["confusion"] = {{1, 1, 0}, {1, 3, 0}, {0, 0, 4}};
-  write_file(in("run/summary.json"), s.dump());
-  const Json json = report_json("run");
-  EXPECT_NE(part(json, "figures", "class-accuracy"), nullptr);
-  EXPECT_NE(part(json, "figures", "confusion"), nullptr);
-  ASSERT_TRUE(succeeded(report("run")));
-  expect_sound_everywhere(in("run/report.html"), json["figures"].size() - 1);
-}
-
-TEST_F(ReportCommand, ShowsTheMostConfidentlyWrongImages) {
-  MILLRACE_NEEDS_TORCH();
-  ASSERT_TRUE(succeeded(run(training("run", {"train.lr=0.002"}))));
-  EXPECT_EQ(part(report_json("run"), "tables", "wrong-images"), nullptr) << "no predictions";
-  const fs::path file = in("run/predictions.csv");
-  ASSERT_TRUE(
-      succeeded(run({"eval", in("run").string(), "--predictions", file.string(), "--json"})));
-  const std::string predictions = read_file(file);
-  std::vector<double> wrong;
-  for (const std::string& line : lines_of(predictions)) {
-    std::vector<std::string> cells(1);
-    for (const char c : line) c == ',' ? cells.emplace_back() : cells.back() += c;
-    if (cells[1] != cells[2] && cells[1] != "label") wrong.push_back(std::stod(cells[3]));
-  }
 /// A profile's directory of changes with long names.
 void write_profile(const fs::path& folder, int changes) {
   Json what_if = Json::array();
@@ -439,6 +439,37 @@ TEST_F(ReportCommand, AFolderKeepsResultsInViewAndGroupsByRecipe) {
   }
 }
 
+TEST_F(ReportCommand, ThePageIsSoundInABrowser) {
+  MILLRACE_NEEDS_BROWSER();
+  ASSERT_TRUE(succeeded(run(simulated("run", {"train.epochs=2"}))));
+  // Results as a model would leave them, with class names that would do harm.
+  Json s = summary("run");
+  s["per_class"] = {{"</script><script>window.planted=1</script>", 0.5},
+                    {"\"><img src=x onerror=window.planted=1>", 0.75},
+                    {"<!--<script>", 1.0}};
+  s["confusion"] = {{1, 1, 0}, {1, 3, 0}, {0, 0, 4}};
+  write_file(in("run/summary.json"), s.dump());
+  const Json json = report_json("run");
+  EXPECT_NE(part(json, "figures", "class-accuracy"), nullptr);
+  EXPECT_NE(part(json, "figures", "confusion"), nullptr);
+  ASSERT_TRUE(succeeded(report("run")));
+  expect_sound_everywhere(in("run/report.html"), json["figures"].size() - 1);
+}
+
+TEST_F(ReportCommand, ShowsTheMostConfidentlyWrongImages) {
+  MILLRACE_NEEDS_TORCH();
+  ASSERT_TRUE(succeeded(run(training("run", {"train.lr=0.002"}))));
+  EXPECT_EQ(part(report_json("run"), "tables", "wrong-images"), nullptr) << "no predictions";
+  const fs::path file = in("run/predictions.csv");
+  ASSERT_TRUE(
+      succeeded(run({"eval", in("run").string(), "--predictions", file.string(), "--json"})));
+  const std::string predictions = read_file(file);
+  std::vector<double> wrong;
+  for (const std::string& line : lines_of(predictions)) {
+    std::vector<std::string> cells(1);
+    for (const char c : line) c == ',' ? cells.emplace_back() : cells.back() += c;
+    if (cells[1] != cells[2] && cells[1] != "label") wrong.push_back(std::stod(cells[3]));
+  }
   ASSERT_GE(wrong.size(), 3u) << "a model that has barely learnt";
   const Json json = report_json("run");
   const Json* table = part(json, "tables", "wrong-images");

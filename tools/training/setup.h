@@ -48,6 +48,9 @@ enum class Plugins {
 /// in the build folder.
 std::vector<std::filesystem::path> recipe_folders();
 
+/// A run's copy of the recipe that it began with, if that is not a shipped one.
+inline constexpr const char* kOwnRecipe = "recipe.toml";
+
 /// Parses "[RECIPE] [key=value ...]" and loads the recipe, after the plugins that plugins.path and
 /// MILLRACE_PLUGIN_PATH name.
 Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins = Plugins::asked);
