@@ -9,7 +9,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <sstream>
 
 #include "base/record_file.h"
@@ -101,16 +101,43 @@ bool is_override(std::string_view word) {
 
 namespace {
 
+/// Shipped recipes by name.
+using ShippedRecipes = std::map<std::string, fs::path>;
+
+std::vector<std::string> names_in(const ShippedRecipes& shipped) {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : shipped) names.push_back(name);
+  return names;
+}
+
+/// Returns the names of the recipes that train `model`.
+std::vector<std::string> recipes_with(const std::string& model, const ShippedRecipes& shipped) {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : shipped) {
+    try {
+      if (toml::parse_file(file.string()).at_path("model.name").value_or("") == model)
+        names.push_back(name);
+    } catch (const toml::parse_error&) {  // reported where the recipe is used
+    }
+  }
+  return names;
+}
+
 /// Returns what a word that is no recipe may mean, with a space behind it, or an empty text.
-std::string advice_on(const std::string& word, const std::set<std::string>& names) {
+std::string advice_on(const std::string& word, const ShippedRecipes& shipped) {
   const auto keys = recipe_keys();
   const auto models = std::find_if(keys.begin(), keys.end(),
                                    [](const Param& key) { return key.name == "model.name"; });
   if (models != keys.end())
     for (const std::string& model : models->choices)
-      if (base::folded(model) == base::folded(word))
-        return fmt::format("it is a model: give a recipe, then model.name={}; ", model);
-  const std::string near = base::nearest(word, names);
+      if (base::folded(model) == base::folded(word)) {
+        const std::vector<std::string> with = recipes_with(model, shipped);
+        return with.empty()
+                   ? fmt::format("it is a model: give a recipe, then model.name={}; ", model)
+                   : fmt::format("it is the model of {}; or give a recipe, then model.name={}; ",
+                                 fmt::join(with, ", "), model);
+      }
+  const std::string near = base::nearest(word, names_in(shipped));
   const bool alike = base::edit_distance(word, near) * 2 <= std::max(word.size(), near.size());
   return alike ? fmt::format("did you mean {}? ", near) : "";
 }
@@ -120,14 +147,15 @@ std::string advice_on(const std::string& word, const std::set<std::string>& name
 fs::path find_recipe(const std::string& recipe, std::span<const fs::path> folders) {
   std::error_code ignored;
   if (fs::is_regular_file(recipe, ignored)) return recipe;
-  std::set<std::string> names;
+  ShippedRecipes recipes;
   for (const auto& folder : folders) {
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
       if (entry.path().extension() != ".toml") continue;
-      names.insert(entry.path().stem().string());
+      recipes.emplace(entry.path().stem().string(), entry.path());
       if (entry.path().stem() == recipe) return entry.path();
     }
   }
+  const std::vector<std::string> names = names_in(recipes);
   const std::string shipped =
       names.empty() ? "" : fmt::format("shipped: {}", fmt::join(names, ", "));
   if (fs::is_directory(recipe, ignored))
@@ -141,7 +169,7 @@ fs::path find_recipe(const std::string& recipe, std::span<const fs::path> folder
                          : "give the path of a TOML file, or a shipped recipe; " + shipped);
   throw UsageError(
       fmt::format("{} is neither a recipe file nor a shipped recipe", recipe),
-      names.empty() ? "give the path of a TOML file" : advice_on(recipe, names) + shipped);
+      names.empty() ? "give the path of a TOML file" : advice_on(recipe, recipes) + shipped);
 }
 
 PluginsPath plugins_path(const std::string& recipe, std::span<const std::string> overrides,

@@ -30,9 +30,10 @@ MILLRACE_PRIVATE_API std::size_t line_nested_too_deep(std::string_view toml);
 MILLRACE_PRIVATE_API bool is_override(std::string_view word);
 
 /// Returns the file of `recipe`: a path, or the name of a shipped recipe in one of `folders` (the
-/// first that has it). Throws UsageError with the nearest name.
-std::filesystem::path find_recipe(const std::string& recipe,
-                                  std::span<const std::filesystem::path> folders);
+/// first that has it). Throws UsageError with the nearest name, or what the word may mean instead:
+/// a data set, or a model and the shipped recipes that train it.
+MILLRACE_PRIVATE_API std::filesystem::path find_recipe(
+    const std::string& recipe, std::span<const std::filesystem::path> folders);
 
 /// The value of plugins.path and its source. Overrides win over the recipe.
 struct PluginsPath {

@@ -150,10 +150,10 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
 
 }  // namespace
 
-void millrace::tools::add_common(CLI::App& command) {
-  command.add_flag("-q,--quiet", verbosity().quiet, "print only errors on stderr");
-  command.add_flag("-v,--verbose", verbosity().verbose,
-                   "print the loss every train.log_every steps of each epoch");
+void millrace::tools::add_common(CLI::App& command, const std::string& verbose) {
+  command.add_flag("-q,--quiet", verbosity().quiet,
+                   "print only results and errors: no progress, warnings or proposals");
+  if (!verbose.empty()) command.add_flag("-v,--verbose", verbosity().verbose, verbose);
   command.add_flag("--json", verbosity().json,
                    "print one JSON document on stdout and nothing else");
 }

@@ -349,6 +349,23 @@ set_up() {
 
 # --- configuring and building
 
+# Turns ninja's lines "[DONE/ALL SECONDS] STEP" into one every ten seconds that says what is left. Other
+# lines, such as errors, stay.
+show_time_left() {
+  awk '!/^\[[0-9]+\/[0-9]+ [0-9.]+\]/ { print; fflush(); next }
+    {
+      split(substr($1, 2), steps, "/")
+      seconds = $2 + 0
+      if (steps[1] < steps[2] && seconds < due) next
+      due = seconds + 10
+      left = (steps[2] - steps[1]) * seconds / steps[1]
+      printf "   %d of %d steps in %d s", steps[1], steps[2], seconds
+      if (steps[1] < steps[2] && seconds > 0) printf ", %.1f per second, about %d s left", steps[1] / seconds, left
+      print ""
+      fflush()
+    }'
+}
+
 configure_and_build() {
   local preset=$1 folder=$2
   shift 2
@@ -357,7 +374,8 @@ configure_and_build() {
     stop "CMake could not configure the preset $preset" "see the message above"
   }
   grep -E '^-- LibTorch' "$log" || true
-  "${launcher[@]}" cmake --build "$folder" --parallel "$(nproc)" ${1:+--target "$@"} </dev/null
+  NINJA_STATUS='[%f/%t %e] ' "${launcher[@]}" cmake --build "$folder" --parallel "$(nproc)" ${1:+--target "$@"} \
+    </dev/null | show_time_left
 }
 
 # build PRESET FOLDER [TARGET...]: builds everything, or only the targets.

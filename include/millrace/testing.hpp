@@ -4,6 +4,9 @@
 //   const auto out = dim.apply({{2, 1}, 1, {200, 0}}, /*sample=*/7);    a gray image of 2x1 pixels
 //   if (out.levels[0] > 200 || dim.drawn("factor") > 1) return 1;
 //
+// Parameters are name=value, separated by commas without spaces: "p=0.5,fill=[1,2,3]". A comma in
+// brackets or braces separates numbers of a list, or parameters of a choice's child.
+//
 // A Unit calls its class through the tables that the host calls, checks parameters against their
 // declarations as the host does, and throws BadUse and BadData as the class threw them. Draws
 // depend on the number of the sample: equal numbers give equal draws. `millrace plugins check`
@@ -111,7 +114,9 @@ class ParsedValues {
                                                                  : 0;
       const std::string one = parameters.substr(begin, end - begin);
       const std::size_t equals = one.find('=');
-      if (equals == std::string::npos) throw BadUse("'" + one + "' is not of the form name=value");
+      if (equals == std::string::npos)
+        throw BadUse("'" + one + "' is not of the form name=value",
+                     "separate parameters with commas: \"p=0.5,fill=[1,2,3]\"");
       const std::string name = one.substr(0, equals);
       require_declared(unit, name);
       given[name] = one.substr(equals + 1);
@@ -208,8 +213,8 @@ class ParsedValues {
 template <class T>
 class Unit {
  public:
-  /// Makes the instance. `parameters` are written as in a recipe, "p=0.5,fill=[1,2,3]"; those that
-  /// are not given have their defaults. `path` and `split` are a reader's data.path and data.split.
+  /// Makes the instance. `parameters` are separated by commas, "p=0.5,fill=[1,2,3]"; those that are
+  /// not given have their defaults. `path` and `split` are a reader's data.path and data.split.
   /// Throws BadUse and BadData.
   explicit Unit(const std::string& parameters = {}, const std::string& path = {},
                 const std::string& split = "train") {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -19,7 +20,7 @@
 
 #include "base/text.h"
 #include "millrace/error.h"
-#include "recipe/recipe_file.h"
+#include "millrace/recipe.h"
 #include "plugins/host/registry.h"
 #include "python/ext/augmentation.h"
 #include "python/ext/batch.h"
@@ -27,6 +28,8 @@
 #include "python/ext/gil.h"
 #include "python/ext/host.h"
 #include "python/ext/page_locked.h"
+#include "recipe/key_hints.h"
+#include "recipe/recipe_file.h"
 
 namespace nb = nanobind;
 
@@ -180,6 +183,15 @@ std::vector<std::string> built_in_ops() {
   return names;
 }
 
+/// Returns what to write instead of a key or option that no loader has.
+std::string hint_for_key(const std::string& name) {
+  const std::lock_guard lock(registry_lock());
+  std::vector<std::string> names;
+  for (const Param& key : recipe_keys())
+    if (key.name.find('.') != std::string::npos) names.push_back(key.name);
+  return recipe::hint_for_key(name, names);
+}
+
 }  // namespace
 }  // namespace millrace::python
 
@@ -199,5 +211,13 @@ NB_MODULE(_core, module) {
       },
       nb::arg("text"));
   module.def("is_override", [](const std::string& word) { return recipe::is_override(word); });
+  module.def(
+      "find_recipe",
+      [](const std::string& word, const std::string& folder) {
+        const std::filesystem::path folders[] = {folder};
+        return recipe::find_recipe(word, folders).string();
+      },
+      nb::arg("word"), nb::arg("folder"));
+  module.def("hint_for_key", &python::hint_for_key, nb::arg("name"));
   module.def("take_remarks", &python::take_remarks);
 }

@@ -36,6 +36,8 @@ struct Figure {
   std::string x_label{};  ///< includes the unit
   std::string y_label{};
   std::vector<std::string> categories{};  ///< categories of bars, or columns of a matrix
+  bool logarithmic = false;               ///< the axis of bars' values
+  std::string marked{};                   ///< category that bars stress; empty: none
   std::vector<Series> series{};
 };
 
@@ -48,6 +50,7 @@ struct ReportTable {
   /// Each row is a run, named in its first cell. The page can filter and sort the rows, and draws
   /// the series of the chosen runs only.
   bool chooses_runs = false;
+  std::size_t results = 0;  ///< with chooses_runs: columns of results after the first, kept in view
   std::vector<std::vector<std::string>> csv{};  ///< header and rows for CSV, where it has others
   /// A JPEG file in base64 per row. The page shows each above its row's cells instead of the table.
   std::vector<std::string> pictures{};

@@ -267,7 +267,7 @@ std::string table_html(const ReportTable& table) {
       "<section class=\"table\" id=\"{}\">\n<h3>{}</h3>\n{}<div class=\"scroll\"><table{}><thead>"
       "<tr>",
       table.id, heading(table.title), paragraph(table.caption),
-      table.chooses_runs ? " class=\"runs\""
+      table.chooses_runs ? fmt::format(" class=\"runs\" data-results=\"{}\"", table.results)
       : words            ? " class=\"words\""
                          : "");
   for (const std::string& cell : table.header)

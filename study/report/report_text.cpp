@@ -207,6 +207,8 @@ Json to_json(const Figure& figure) {
             {"caption", figure.caption}, {"kind", name_of(figure.kind)},
             {"x_label", figure.x_label}, {"y_label", figure.y_label}};
   json["categories"] = figure.categories;
+  json["logarithmic"] = figure.logarithmic;
+  json["marked"] = figure.marked;
   json["series"] = Json::array();
   for (const Series& series : figure.series) {
     Json one{{"name", series.name},        {"x", numbers(series.x)},       {"y", numbers(series.y)},

@@ -71,6 +71,13 @@ double baseline_in(const Json& json) {
   return std::isfinite(rate) ? rate : number_at(json, {"images_per_s"});
 }
 
+/// Returns whether any change was measured, be it by runs that other programs disturbed.
+bool any_measured(const std::vector<WhatIf>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const WhatIf& one) {
+    return std::isfinite(one.measured) || std::isfinite(one.disturbed);
+  });
+}
+
 Figure change_bars(const std::vector<WhatIf>& changes, double baseline) {
   Figure figure{
       .id = "what-if",
@@ -86,8 +93,10 @@ Figure change_bars(const std::vector<WhatIf>& changes, double baseline) {
     figure.series[1].y.push_back(change.measured);
   }
   const auto& measured = figure.series[1].y;
-  if (std::none_of(measured.begin(), measured.end(), [](double y) { return std::isfinite(y); }))
+  if (std::none_of(measured.begin(), measured.end(), [](double y) { return std::isfinite(y); })) {
     figure.series.pop_back();
+    figure.caption = "Predicted by the replay; the dashed line is the baseline.";
+  }
   add_bound(figure, "as it is", baseline);
   return figure;
 }
@@ -120,9 +129,6 @@ std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>&
             [](const Point& a, const Point& b) { return a.workers < b.workers; });
   Figure figure{.id = "workers",
                 .title = "Images per second by workers",
-                .caption =
-                    "Dashed: the rates that device, storage and cores allow with any number of "
-                    "workers.",
                 .kind = FigureKind::line,
                 .x_label = "loader.workers",
                 .y_label = "images/s",
@@ -138,11 +144,13 @@ std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>&
   if (figure.series[1].y.size() < 2) figure.series.pop_back();
   for (const char* name : {"device", "storage", "cores"}) {
     const double rate = number_at(summary, {"ceilings", name});
-    if (std::isfinite(rate))
-      figure.series.push_back({.name = name,
-                               .x = {points.front().workers, points.back().workers},
-                               .y = {rate, rate},
-                               .bound = true});
+    if (!std::isfinite(rate)) continue;
+    figure.caption =
+        "Dashed: the rates that device, storage and cores allow with any number of workers.";
+    figure.series.push_back({.name = name,
+                             .x = {points.front().workers, points.back().workers},
+                             .y = {rate, rate},
+                             .bound = true});
   }
   return {std::move(figure)};
 }
@@ -197,9 +205,6 @@ std::vector<Figure> worker_bars(const fs::path& profile, const Json& summary,
   const auto measured = times_by_workers(profile);
   Figure figure{.id = "workers-time",
                 .title = "Load and update by workers",
-                .caption =
-                    "Bars: means of whole runs, warm-up included. Line: load + update as "
-                    "predicted from the baseline.",
                 .kind = FigureKind::stacked_bar,
                 .x_label = "loader.workers",
                 .y_label = "ms per step"};
@@ -216,7 +221,12 @@ std::vector<Figure> worker_bars(const fs::path& profile, const Json& summary,
         if (found == measured.end()) return static_cast<double>(NAN);
         return 1e3 * (name == "load" ? found->second.first : found->second.second);
       });
-  for (Figure& one : all) one.series.push_back(line);
+  for (Figure& one : all) {
+    one.caption =
+        "Bars: means of whole runs, warm-up included. Line: load + update as predicted from the "
+        "baseline.";
+    one.series.push_back(line);
+  }
   return all;
 }
 
@@ -229,13 +239,19 @@ std::vector<Figure> ceiling_bars(const Json& summary, double baseline) {
   std::vector<Figure> all = member_bars(
       {.id = "ceilings",
        .title = "Rate that each resource would allow",
-       .caption = "Images per second if nothing else limited the run; the lowest is the bound. "
-                  "The dashed line was measured.",
+       .caption = "Images per second if nothing else limited the run, on a logarithmic axis. The "
+                  "lowest, which is marked, limits it. The dashed line was measured.",
        .kind = FigureKind::bar,
        .x_label = "resource",
-       .y_label = "images/s"},
+       .y_label = "images/s",
+       .logarithmic = true},
       "ceiling", member(summary, "ceilings"), 1);
-  for (Figure& figure : all) add_bound(figure, "as it is", baseline);
+  for (Figure& figure : all) {
+    const std::vector<double>& rates = figure.series[0].y;
+    figure.marked = figure.categories[static_cast<std::size_t>(
+        std::min_element(rates.begin(), rates.end()) - rates.begin())];
+    add_bound(figure, "as it is", baseline);
+  }
   return all;
 }
 
@@ -268,24 +284,32 @@ std::string ratio_text(double ratio) {
 }
 
 ReportTable change_table(const std::vector<WhatIf>& changes) {
-  ReportTable table{
-      .id = "what-if-table",
-      .title = "Predictions and measurements",
-      .caption =
-          "Ratios to the baseline; 90%: interval of the predicted one; error: predicted / measured "
-          "- 1.",
-      .header = {"change", "predicted images/s", "ratio", "90%", "measured images/s", "ratio",
-                 "error"}};
-  for (const WhatIf& one : changes)
+  ReportTable table{.id = "what-if-table",
+                    .title = "Predictions",
+                    .caption = "Ratios to the baseline; 90%: interval of the predicted one.",
+                    .header = {"change", "predicted images/s", "ratio", "90%"}};
+  const bool measured = any_measured(changes);
+  if (measured) {
+    table.title = "Predictions and measurements";
+    table.caption =
+        "Ratios to the baseline; 90%: interval of the predicted one; error: predicted / measured "
+        "- 1.";
+    table.header.insert(table.header.end(), {"measured images/s", "ratio", "error"});
+  }
+  for (const WhatIf& one : changes) {
     table.rows.push_back(
         {one.text(), with_thousands(one.predicted), ratio_text(one.predicted_ratio),
-         std::isfinite(one.low) ? ratio_text(one.low) + " to " + ratio_text(one.high) : "",
-         std::isfinite(one.measured)    ? with_thousands(one.measured)
-         : std::isfinite(one.disturbed) ? "void: " + with_thousands(one.disturbed)
-         : one.runs_here                ? "-"
-                                        : "not run here",
-         ratio_text(std::isfinite(one.measured_ratio) ? one.measured_ratio : one.disturbed_ratio),
-         std::isfinite(one.error) ? base::signed_percent(one.error) : ""});
+         std::isfinite(one.low) ? ratio_text(one.low) + " to " + ratio_text(one.high) : ""});
+    if (!measured) continue;
+    std::vector<std::string>& row = table.rows.back();
+    row.push_back(std::isfinite(one.measured)    ? with_thousands(one.measured)
+                  : std::isfinite(one.disturbed) ? "void: " + with_thousands(one.disturbed)
+                  : one.runs_here                ? "-"
+                                                 : "not run here");
+    row.push_back(
+        ratio_text(std::isfinite(one.measured_ratio) ? one.measured_ratio : one.disturbed_ratio));
+    row.push_back(std::isfinite(one.error) ? base::signed_percent(one.error) : "");
+  }
   return table;
 }
 
@@ -351,8 +375,13 @@ Report profile_report(const fs::path& path) {
     report.title += ": " + recipe;
   report.verdict = text_at(all, {"verdict"});
   add_profile_facts(summary, report);
+  const double baseline = baseline_in(all);
+  if (std::isfinite(baseline))
+    report.facts.emplace_back("baseline, images/s", with_thousands(baseline));
   if (summary.is_object()) {
-    const Facts facts = summary_facts(summary);
+    // The rate of the summary is the first run's; all tables compare with the baseline's.
+    Facts facts = summary_facts(summary);
+    std::erase_if(facts, [](const auto& fact) { return fact.first == "images/s, training"; });
     report.facts.insert(report.facts.end(), facts.begin(), facts.end());
   } else {
     report.notes.emplace_back(
@@ -361,7 +390,6 @@ Report profile_report(const fs::path& path) {
   }
 
   const std::vector<WhatIf> changes = changes_in(all);
-  const double baseline = baseline_in(all);
   append(report.figures, ceiling_bars(summary, baseline));
   append(report.figures, worker_lines(summary, changes, baseline));
   append(report.figures, worker_bars(path, summary, changes, baseline));
@@ -374,8 +402,7 @@ Report profile_report(const fs::path& path) {
     report.figures.push_back(change_bars(changes, baseline));
     report.tables.push_back(change_table(changes));
   }
-  if (std::none_of(changes.begin(), changes.end(),
-                   [](const WhatIf& one) { return std::isfinite(one.measured); }))
+  if (!any_measured(changes))
     report.notes.emplace_back(
         "nothing was measured: millrace profile ... --verify runs the changes");
   return report;

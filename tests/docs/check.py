@@ -2,7 +2,9 @@
 """Checks README.md, docs and the other Markdown files: check.py MODE [--build DIR] [--long] [FILE ...]
 
 blocks    Every fenced block names its language, and every sh block says where it can run. TOML, JSON, CSV, Python and
-          sh are parsed. The options of millrace commands are looked up in --help. Prose is at most 120 columns wide.
+          sh are parsed. The options of millrace commands are looked up in --help, and ctest shows why a test
+          fails. Prose is at most 120 columns wide.
+includes  Every `#include <millrace/...>` that a document names compiles by itself, and so does a block with one.
 links     Every relative link, every anchor and every path of the tree that the prose names exists, with or without its
           suffix, and so does a source file that backticks name without its folder.
 run       Runs the `sh run` blocks as printed, each page's in order in a fresh folder. With --long runs the pages that
@@ -143,6 +145,14 @@ def unknown_options(program, text):
                         if not re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", allowed))
 
 
+def silent_ctest(text):
+    """Commands in a block that run tests and would not show why one fails."""
+    for line in text.replace("\\\n", " ").splitlines():
+        for command in re.findall(r"\bctest\b[^&|;#]*", line):
+            if not re.search(r"--output-on-failure|--verbose|-V\b|-N\b", command):
+                yield f"{command.strip()}: a failure shows nothing; add --output-on-failure"
+
+
 def tag_problem(block):
     if block.language not in LANGUAGES:
         return f"a block in the language {block.language!r}; expected one of {', '.join(sorted(LANGUAGES))}"
@@ -173,11 +183,36 @@ def check_blocks(pages, problems, options):
                 problems.add(page, block.line, f"this {block.language} does not parse: {error}")
             for problem in unknown_options(program, block.text) if block.language == "sh" else ():
                 problems.add(page, block.line, problem)
+            for problem in silent_ctest(block.text) if block.language in ("sh", "text") else ():
+                problems.add(page, block.line, problem)
         for number, line in prose:
             if len(line) > 120 and not line.startswith("|"):
                 problems.add(page, number, f"{len(line)} columns; a line of prose has at most 120")
     for name, count in sorted(counts.items()):
         print(f"{count:4} {name}")
+
+
+# --- includes
+
+
+def check_includes(pages, problems, options):
+    sources = {}
+    for page in pages:
+        blocks, prose = split(page)
+        for block in blocks:
+            if block.language == "cpp" and "#include <millrace/" in block.text:
+                own = '#include "' in block.text  # needs a file of the page's
+                text = "".join(re.findall(r"#include <.*\n", block.text)) if own else block.text
+                sources.setdefault(text, (page, block.line))
+        for number, line in prose:
+            for include in re.findall(r"#include <millrace/[^>]+>", line):
+                sources.setdefault(include + "\n", (page, number))
+    for text, (page, line) in sources.items():
+        command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", "-x", "c++", "-I", ROOT / "include", "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True)
+        if done.returncode != 0:
+            problems.add(page, line, f"this does not compile:\n{done.stderr}")
+    print(f"{len(sources)} sources")
 
 
 # --- links
@@ -300,7 +335,8 @@ def check_spelling(pages, problems, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    modes = {"blocks": check_blocks, "links": check_links, "run": check_run, "spelling": check_spelling}
+    modes = {"blocks": check_blocks, "includes": check_includes, "links": check_links, "run": check_run,
+             "spelling": check_spelling}
     parser.add_argument("mode", choices=modes)
     parser.add_argument("--build", type=lambda name: pathlib.Path(name).resolve(), default=ROOT / "build")
     parser.add_argument("--long", action="store_true")

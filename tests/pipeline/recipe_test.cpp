@@ -267,7 +267,7 @@ TEST_F(RecipeTest, ShippedRecipesAreFoundByName) {
 }
 
 TEST_F(RecipeTest, AWordThatIsNoRecipeIsAnsweredByWhatItIs) {
-  std::ofstream(folder_ / "tiny.toml") << "seed = 9\n";
+  std::ofstream(folder_ / "tiny.toml") << "seed = 9\n[model]\nname = \"vgg19\"\n";
   const std::vector<fs::path> folders{folder_};
   const auto answer = [&](const std::string& word) {
     try {
@@ -280,6 +280,9 @@ TEST_F(RecipeTest, AWordThatIsNoRecipeIsAnsweredByWhatItIs) {
   EXPECT_EQ(answer("resnet18"),
             "resnet18 is neither a recipe file nor a shipped recipe | it is a model: give a "
             "recipe, then model.name=resnet18; shipped: tiny");
+  EXPECT_EQ(answer("VGG-19"),
+            "VGG-19 is neither a recipe file nor a shipped recipe | it is the model of tiny; or "
+            "give a recipe, then model.name=vgg19; shipped: tiny");
   EXPECT_EQ(answer(folder_.string()),
             folder_.string() +
                 " is a directory, not a recipe | a data set? give a recipe, then "

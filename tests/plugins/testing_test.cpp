@@ -159,6 +159,15 @@ struct Shift {
   }
 };
 
+TEST(PluginTesting, SaysHowParametersAreSeparated) {
+  try {
+    const Unit<Everything> unit("factor=0.5,count");
+    FAIL() << "a name without a value is accepted";
+  } catch (const BadUse& error) {
+    EXPECT_NE(error.hint.find("with commas"), std::string::npos) << error.hint;
+  }
+}
+
 TEST(PluginTesting, WholeGroupsAreMixedAndTheRestIsNot) {
   Unit<Shift> shift;
   millrace::testing::BatchSamples batch{

@@ -34,13 +34,73 @@ function brokenWords() {
   }
   return broken;
 }
+// Labels of a chart that lie beyond its edges or over each other, with where they stand.
+function badLabels(chart) {
+  const bad = [];
+  const measure = (text, font) => {
+    chart.ctx.save();
+    chart.ctx.font = font.string;
+    const width = chart.ctx.measureText(text).width;
+    chart.ctx.restore();
+    return width;
+  };
+  const judge = (boxes, where) => {
+    boxes.forEach((box, i) => {
+      if (box.left < -1 || box.top < -1 || box.right > chart.width + 1 || box.bottom > chart.height + 1)
+        bad.push(where + ' cut: ' + box.text);
+      for (const other of boxes.slice(i + 1))
+        if (box.left < other.right - 1 && other.left < box.right - 1 && box.top < other.bottom - 1 && other.top < box.bottom - 1)
+          bad.push(where + ' overlapped: ' + box.text + ' and ' + other.text);
+    });
+  };
+  const shown = [];
+  for (const scale of Object.values(chart.scales)) {
+    const boxes = (scale._labelItems ?? []).map(item => {
+      const lines = [item.label].flat().map(String);
+      const width = Math.max(...lines.map(line => measure(line, item.font)));
+      const [x, y] = item.translation;
+      const left = item.textAlign === 'right' ? x - width : item.textAlign === 'center' ? x - width / 2 : x;
+      const top = y + item.textOffset - item.font.lineHeight / 2;
+      if (item.rotation) bad.push(scale.id + ' turned: ' + lines.join(' '));
+      return {text: lines.join('|'), left, right: left + width, top, bottom: top + lines.length * item.font.lineHeight};
+    }).filter(box => box.text !== '');
+    judge(boxes, scale.id);
+    shown.push(...boxes.map(box => box.text));
+    const title = scale.options.title;
+    if (!title.display) {
+      if (scale.options.type !== 'linear' || !chart.data.datasets.some(set => set.shares)) bad.push(scale.id + ' has no title');
+      continue;
+    }
+    const room = scale.isHorizontal() ? scale.right - scale.left : scale.bottom - scale.top;
+    if (measure(title.text, Chart.helpers.toFont(title.font)) > room) bad.push(scale.id + ' title squeezed: ' + title.text);
+  }
+  if (chart.options.plugins.legend.display)
+    judge(chart.legend.legendHitBoxes.map((box, i) => ({text: chart.legend.legendItems[i].text, left: box.left,
+      right: box.left + box.width, top: box.top, bottom: box.top + box.height})), 'legend');
+  if (chart.options.plugins.legend.display && chart.legend.legendHitBoxes.some(box => box.top + box.height > chart.chartArea.top + 1))
+    bad.push('the legend lies over the chart');
+  if (chart.chartArea.right - chart.chartArea.left < 0.3 * chart.width) bad.push('labels leave no room for the chart');
+  return {bad, shown};
+}
 const labels = () => [...document.querySelectorAll('canvas')].map(canvas => Chart.getChart(canvas))
   .map(chart => chart ? chart.data.datasets.map(set => set.label) : []);
 // Uses the table of runs as a reader would: searches, then leaves out the first run.
 function useRuns() {
   const visible = () => document.querySelectorAll('table.runs tbody tr:not([hidden])').length;
   const search = document.querySelector('.filters input[type=search]');
-  const runs = {rows: visible(), before: labels()};
+  const runs = {rows: visible(), before: labels(), tables: document.querySelectorAll('table.runs').length};
+  // What stays in view where the first table is scrolled to its last column.
+  const scroll = document.querySelector('table.runs').parentElement;
+  scroll.scrollLeft = scroll.scrollWidth;
+  const edge = scroll.getBoundingClientRect();
+  runs.scrolled = scroll.scrollLeft;
+  runs.stuck = [...document.querySelector('table.runs').tHead.rows[0].cells]
+    .filter(cell => cell.classList.contains('stuck')).map(cell => cell.textContent);
+  runs.inView = [...document.querySelectorAll('table.runs')[0].tBodies[0].rows[0].cells].filter(cell => {
+    const box = cell.getBoundingClientRect();
+    return cell.classList.contains('stuck') && box.left >= edge.left - 1 && box.right <= edge.right + 1;
+  }).length;
+  scroll.scrollLeft = 0;
   search.value = document.querySelector('table.runs tbody td').textContent.trim();
   search.dispatchEvent(new Event('input', {bubbles: true}));
   runs.found = visible();
@@ -59,7 +119,7 @@ addEventListener('load', () => {
       const chart = Chart.getChart(canvas);
       if (!chart) continue; // no chosen run has the figure
       const wanted = chart.data.datasets.filter(set => !set.borderDash || !set.borderDash.length)
-        .flatMap(set => [set.backgroundColor, set.borderColor]).filter(text => text.startsWith('#'))
+        .flatMap(set => [set.backgroundColor, set.borderColor].flat()).filter(text => text.startsWith('#'))
         .map(text => [1, 3, 5].map(at => parseInt(text.slice(at, at + 2), 16)));
       const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
       let coloured = 0;
@@ -67,7 +127,8 @@ addEventListener('load', () => {
         if (pixels[i + 3] > 128 && wanted.some(colour =>
           colour.every((part, at) => Math.abs(part - pixels[i + at]) < 6) && colour.some(part => part < 250))) ++coloured;
       }
-      probe.charts.push({id: canvas.id, coloured, labels: chart.data.datasets.map(set => set.label),
+      const {bad, shown} = badLabels(chart);
+      probe.charts.push({id: canvas.id, coloured, bad, shown, labels: chart.data.datasets.map(set => set.label),
         types: chart.data.datasets.map(set => set.type || chart.config.type),
         width: canvas.clientWidth, inside: canvas.getBoundingClientRect().right <= innerWidth});
     }

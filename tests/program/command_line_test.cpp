@@ -78,6 +78,44 @@ TEST_F(CommandLine, QuietLeavesStderrEmptyAndResultsWhereTheyWere) {
   EXPECT_NE(quiet.out.find("update"), std::string::npos) << quiet.out;
 }
 
+TEST_F(CommandLine, QuietCommandsThatWriteFilesPrintNothing) {
+  const std::string run_path = in("run").string();
+  ASSERT_TRUE(succeeded(run(simulated("run", {"-q"}))));
+  for (const Arguments& command : std::vector<Arguments>{
+           {"data", "make", "digits", in("digits").string(), "--train", "20", "--test", "10"},
+           {"data", "make", "photos", in("photos").string(), "--count", "4", "--classes", "2"},
+           {"data", "pack", in("photos").string(), in("packed").string()},
+           {"data", "index", in("packed").string()},
+           {"data", "verify", in("digits").string()},
+           {"plugins", "new", "my_op", "--dir", in("").string()},
+           {"plugins", "check", MILLRACE_EXAMPLE_PLUGINS "/vignette.so"},
+           {"inspect", "mnist-lenet", "data.path=" + data(), "--out", in("sheet.png").string()},
+           {"report", run_path},
+           {"report", run_path, "--csv"}}) {
+    const Result result = run(command + Arguments{"-q"});
+    const std::string name = command[0] + " " + command[1];
+    EXPECT_TRUE(succeeded(result)) << name;
+    EXPECT_EQ(result.out + result.err, "") << name;
+  }
+}
+
+TEST_F(CommandLine, QuietStillTellsProblemsThatItLooksFor) {
+  data();
+  write_file(in("data/train-labels-idx1-ubyte"), "no labels");
+  const Result result = run({"data", "verify", data(), "-q"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_NE(result.out.find("problem: "), std::string::npos) << result.out;
+}
+
+TEST_F(CommandLine, VerboseIsOfferedWhereItPrintsMore) {
+  for (const auto& command : commands()) {
+    const bool trains = command == "train" || command == "launch";
+    EXPECT_EQ(run({command, "--help"}).out.find("--verbose") != std::string::npos, trains)
+        << command;
+  }
+  EXPECT_TRUE(refused(run({"keys", "-v"}), 2, {"unknown option: -v"}));
+}
+
 TEST_F(CommandLine, QuietStillTellsErrors) {
   EXPECT_TRUE(refused(run({"train", "no-such-recipe", "-q"}), 2, {"no-such-recipe"}));
 }

@@ -40,18 +40,21 @@ TEST_F(Keys, ListsEveryKeyWithDefaultUnitAndHelp) {
 }
 
 TEST_F(Keys, APrefixChoosesASectionAKeyOrAnAugmentation) {
-  const auto names = [](const std::string& prefix) {
+  const auto all_names = [](const Arguments& prefixes) {
     std::vector<std::string> all;
-    const Json json = parse_json(run({"keys", prefix, "--json"}).out);
+    const Json json = parse_json(run(Arguments{"keys", "--json"} + prefixes).out);
     for (const Json& key : json["keys"]) all.push_back(key["key"]);
     return all;
   };
+  const auto names = [&](const std::string& prefix) { return all_names({prefix}); };
   using Names = std::vector<std::string>;
   EXPECT_EQ(names("simulated"), Names{"simulated.update_ms"});
   EXPECT_EQ(names("train.step"), (Names{"train.steps", "train.step_epochs"}));
   EXPECT_EQ(names("train.steps"), Names{"train.steps"});
   EXPECT_EQ(names("lr"), Names{"train.lr"});
   EXPECT_EQ(names("augment.hflip"), Names{"augment.hflip.p"});
+  EXPECT_EQ(all_names({"lr", "train.step", "train.steps"}),
+            (Names{"train.lr", "train.steps", "train.step_epochs"}));
   const Result ops = run({"keys", "augment"});
   ASSERT_TRUE(succeeded(ops));
   EXPECT_NE(ops.out.find("augment.random_affine\n"), std::string::npos) << ops.out;

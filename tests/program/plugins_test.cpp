@@ -45,6 +45,14 @@ class Plugins : public ProgramTest {
   }
 };
 
+TEST_F(Plugins, ListShowsOneKind) {
+  const Json list = json({"plugins", "list", "--kind", "batch"});
+  ASSERT_NE(unit_in(list, "mixup"), nullptr);
+  for (const Json& unit : list["units"]) EXPECT_EQ(unit["kind"], "batch") << unit["name"];
+  EXPECT_TRUE(refused(run({"plugins", "list", "--kind", "warp"}), 2,
+                      {"unknown kind warp", "did you mean geometric?"}));
+}
+
 TEST_F(Plugins, ListShowsBuiltInsAndPluginsAlike) {
   const Json list = json({"plugins", "list", path_of(MILLRACE_EXAMPLE_PLUGINS)});
   for (const auto& [name, kind, plugin] :

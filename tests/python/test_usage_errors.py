@@ -148,3 +148,30 @@ def test_a_launchers_variable_that_is_no_number_is_remarked(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "two")
     with pytest.warns(RuntimeWarning, match="WORLD_SIZE=two"):
         make()
+
+
+@pytest.mark.parametrize("options, hint", [
+    ({"batch_size": 32}, "loader.batch=32"), ({"num_workers": 4}, "loader.workers=4"),
+    ({"shuffle": True}, "loader.shuffle=global"), ({"shuffle": False}, "loader.shuffle=none"),
+    ({"drop_last": True}, "loader.drop_last=true"), ({"pin_memory": True}, "leave it out"),
+    ({"prefetch_factor": 2}, "loader.prefetch=2"), ({"num_wrokers": 4}, "did you mean"),
+])
+def test_arguments_of_other_loaders_are_answered_with_ours(options, hint):
+    with pytest.raises(mr.UsageError, match=f"Loader takes no {next(iter(options))}=") as caught:
+        mr.Loader(*SYNTHETIC, numpy=True, **options)
+    assert hint in caught.value.hint
+    if "=" in hint:  # what the hint says works
+        mr.Loader(*SYNTHETIC, hint, numpy=True).close()
+
+
+def test_the_batch_size_of_a_data_set_is_its_argument(photos):
+    with pytest.raises(mr.UsageError, match=r"batch_size=4 \(did you mean batch=4\?\)"):
+        mr.Loader(photos, [CROP], batch_size=4, numpy=True)
+
+
+def test_a_word_that_is_no_recipe_is_answered_by_what_it_is(tmp_path):
+    for word, hint in (("resnet18", "it is the model of imagenet-rrc"), (str(tmp_path), f"data.path={tmp_path}"),
+                       ("mine.toml", "give the path of a TOML file"), ("mnist-lenett", "did you mean mnist-lenet?")):
+        with pytest.raises(mr.UsageError) as caught:
+            mr.Loader(word, numpy=True)
+        assert hint in caught.value.hint, word

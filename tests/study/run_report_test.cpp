@@ -337,6 +337,49 @@ TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
   EXPECT_EQ(figure_in(report, "workers-time"), nullptr) << "no batch, no time per step";
 }
 
+TEST(ProfileReport, FactsSayTheRateOfTheTables) {
+  const Folder run;
+  run.write("summary.json",
+            R"({"recipe":"r","images_per_s":490,"baseline_images_per_s":503.1,)"
+            R"("what_if":[{"change":["loader.workers=4"],"predicted":1006.2,"baseline":503.1,)"
+            R"("predicted_ratio":2}]})");
+  const study::Report report = study::profile_report(run.path());
+  std::string rates;
+  for (const auto& [name, value] : report.facts)
+    if (name.find("images/s") != std::string::npos) rates += name + " " + value + ";";
+  EXPECT_EQ(rates, "baseline, images/s 503;") << "not the first run's 490";
+  for (const study::Series& series : figure_in(report, "what-if")->series)
+    if (series.bound) {
+      EXPECT_EQ(series.y[0], 503.1);
+    }
+}
+
+TEST(ProfileReport, ShowsMeasurementsOnlyIfThereAreAny) {
+  const Folder run;
+  run.write("summary.json",
+            R"({"recipe":"r","workers":2,"what_if":[{"change":["loader.workers=4"],)"
+            R"("predicted":190,"baseline":100,"predicted_ratio":1.9}]})");
+  const study::Report report = study::profile_report(run.path());
+  const study::ReportTable* table = table_in(report, "what-if-table");
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ(table->title, "Predictions");
+  EXPECT_EQ(table->header.back(), "90%");
+  EXPECT_EQ(table->rows[0].size(), table->header.size());
+  EXPECT_EQ(figure_in(report, "what-if")->caption.find("measured"), std::string::npos);
+  EXPECT_EQ(figure_in(report, "workers")->caption, "") << "no ceilings, no dashed lines";
+}
+
+TEST(ProfileReport, MarksTheCeilingThatLimits) {
+  const Folder run;
+  run.write("summary.json",
+            R"({"recipe":"r","ceilings":{"device":91000,"cores":510,"storage":25000}})");
+  const study::Report report = study::profile_report(run.path());
+  const study::Figure* ceilings = figure_in(report, "ceilings");
+  ASSERT_NE(ceilings, nullptr);
+  EXPECT_TRUE(ceilings->logarithmic);
+  EXPECT_EQ(ceilings->marked, "cores");
+}
+
 TEST(ProfileReport, SaysThatAVerificationIsVoidAndWhatToChange) {
   const Folder run;
   run.write(

@@ -45,9 +45,9 @@ Exit report_made(const std::string& kind, const std::string& path, std::uint64_t
                                       {"wall_s", seconds}},
                                  2));
   } else {
-    print("{}: {} + {} images in {:.1f} s\nnext: {}\n", path,
-          with_commas(static_cast<double>(train)), with_commas(static_cast<double>(test)), seconds,
-          in_own_name(next));
+    print_unless_quiet("{}: {} + {} images in {:.1f} s\nnext: {}\n", path,
+                       with_commas(static_cast<double>(train)),
+                       with_commas(static_cast<double>(test)), seconds, in_own_name(next));
   }
   return Exit::done;
 }
@@ -137,15 +137,17 @@ Exit pack_set(PackOptions options) {
     return Exit::done;
   }
   for (const PackedSplit& split : packed)
-    print("{}: {} images in {} archive{}, {:.1f} MB, read back and compared\n", split.name,
-          with_commas(static_cast<double>(split.count)), split.files.size(),
-          split.files.size() == 1 ? "" : "s", static_cast<double>(split.bytes) / 1e6);
+    print_unless_quiet("{}: {} images in {} archive{}, {:.1f} MB, read back and compared\n",
+                       split.name, with_commas(static_cast<double>(split.count)),
+                       split.files.size(), split.files.size() == 1 ? "" : "s",
+                       static_cast<double>(split.bytes) / 1e6);
   // The split of an archive that is named itself is not looked for.
   const bool only_test =
       packed.size() == 1 && packed[0].name == "test" && !options.target.ends_with(".tar");
-  print("{:.1f} s\nnext: {} data.reader=tar {}{}{} {}\n", seconds, in_own_name("millrace bench"),
-        shell_word("data.path=" + options.target), only_test ? " data.split=test" : "",
-        batch_for(packed[0].count), kCropToOneSize);
+  print_unless_quiet("{:.1f} s\nnext: {} data.reader=tar {}{}{} {}\n", seconds,
+                     in_own_name("millrace bench"), shell_word("data.path=" + options.target),
+                     only_test ? " data.split=test" : "", batch_for(packed[0].count),
+                     kCropToOneSize);
   return Exit::done;
 }
 
@@ -207,10 +209,10 @@ Exit index_set(const std::string& path) {
     print("{}\n", study::to_text(json, 2));
     return Exit::done;
   }
-  print("{}: {} images in {} archive{} of {:.1f} MB, {:.1f} MB of indexes, {:.1f} s\n", path,
-        with_commas(static_cast<double>(samples)), report.files.size(),
-        report.files.size() == 1 ? "" : "s", static_cast<double>(bytes) / 1e6,
-        static_cast<double>(index_bytes) / 1e6, seconds_since(begin));
+  print_unless_quiet("{}: {} images in {} archive{} of {:.1f} MB, {:.1f} MB of indexes, {:.1f} s\n",
+                     path, with_commas(static_cast<double>(samples)), report.files.size(),
+                     report.files.size() == 1 ? "" : "s", static_cast<double>(bytes) / 1e6,
+                     static_cast<double>(index_bytes) / 1e6, seconds_since(begin));
   return Exit::done;
 }
 
@@ -244,17 +246,17 @@ Exit verify(VerifyOptions options) {
   if (verbosity().json) {
     print("{}\n", study::to_text(json, 2));
   } else {
-    print("{}: {}\n", options.path,
-          report.kind.empty() ? "not a known kind of data set" : report.kind);
+    print_unless_quiet("{}: {}\n", options.path,
+                       report.kind.empty() ? "not a known kind of data set" : report.kind);
     for (const VerifySplit& split : report.splits) {
-      print("  {}: {} images in {} classes, ", split.name,
-            with_commas(static_cast<double>(split.count)), split.class_counts.size());
+      print_unless_quiet("  {}: {} images in {} classes, ", split.name,
+                         with_commas(static_cast<double>(split.count)), split.class_counts.size());
       if (split.smallest == split.largest)
-        print("{}x{}", split.largest.width, split.largest.height);
+        print_unless_quiet("{}x{}", split.largest.width, split.largest.height);
       else
-        print("{}x{} to {}x{}", split.smallest.width, split.smallest.height, split.largest.width,
-              split.largest.height);
-      print(", fingerprint {:016x}\n", split.fingerprint);
+        print_unless_quiet("{}x{} to {}x{}", split.smallest.width, split.smallest.height,
+                           split.largest.width, split.largest.height);
+      print_unless_quiet(", fingerprint {:016x}\n", split.fingerprint);
     }
     for (std::size_t i = 0; i < std::min(report.problems.size(), kMaxPrinted); ++i)
       print("  problem: {}{}{}\n", base::printable(report.problems[i].where),
@@ -266,7 +268,7 @@ Exit verify(VerifyOptions options) {
     throw DataError(fmt::format("{}: {} problem{}", options.path, report.problems.size(),
                                 report.problems.size() == 1 ? "" : "s"),
                     "repair or remove the files named above");
-  if (!verbosity().json) print("  sound\n");
+  if (!verbosity().json) print_unless_quiet("  sound\n");
   return Exit::done;
 }
 

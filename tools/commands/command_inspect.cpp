@@ -101,7 +101,7 @@ Exit show_plan(const InspectArguments& arguments) {
                     fmt::format("{:.1f}", static_cast<double>(sum.ns) * 1e-3 / sum.samples),
                     sum.detail});
   print("{}", to_table(rows));
-  print(
+  print_unless_quiet(
       "Ops on one line were fused into one pass. The decoder decodes the region that the first "
       "pass reads.\n");
   return Exit::done;
@@ -126,9 +126,10 @@ Exit write_sheet(const InspectArguments& arguments) {
     }
     print("{}\n", study::to_text(json, 2));
   } else {
-    print("{}: {} samples of epoch {}, as {} of {}x{}\n", arguments.out, sheet.samples.size(),
-          arguments.epoch, sheet.spec.channels == 1 ? "gray" : "RGB", sheet.spec.size.width,
-          sheet.spec.size.height);
+    print_unless_quiet("{}: {} samples of epoch {}, as {} of {}x{}\n", arguments.out,
+                       sheet.samples.size(), arguments.epoch,
+                       sheet.spec.channels == 1 ? "gray" : "RGB", sheet.spec.size.width,
+                       sheet.spec.size.height);
   }
   return Exit::done;
 }

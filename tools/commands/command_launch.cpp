@@ -44,7 +44,7 @@ void add_launch(CLI::App& app, Command& chosen) {
   command->add_option("-n", *count, "number of ranks, the processes that share each batch")
       ->required();
   command->prefix_command();  // everything from the first other word on is the ranks' command line
-  add_common(*command);
+  add_common(*command, kVerboseTraining);
   command->footer(
       "After the options: -- train and its arguments, as for a run with one rank.\n"
       "Example:\n  millrace launch -n 2 -- train mnist-lenet data.path=data/digits "

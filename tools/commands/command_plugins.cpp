@@ -23,14 +23,16 @@ struct PluginsArguments {
   std::vector<std::string> recipe;  ///< overrides, for plugins.path
   std::vector<std::string> files;   ///< files to trust
   std::string subject;              ///< a unit, a file, or the name of a new plugin
-  std::string kind = "geometric";
+  std::string kind = "geometric";   ///< of a new plugin
+  std::string only_kind;            ///< of the units to list; empty: all
   std::string folder = ".";
   CheckOptions check;
 };
 
 Exit list(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
-  const Json json = list_json();
+  Json json = list_json();
+  if (!arguments.only_kind.empty()) keep_kind(json, arguments.only_kind);
   print("{}", verbosity().json ? study::to_text(json, 2) + "\n" : list_text(json));
   return Exit::done;
 }
@@ -52,7 +54,7 @@ Exit check(const PluginsArguments& arguments) {
   options.stop = &interrupted();
   require_unshared(options.file);
   const CheckReport report = check_plugin(options, [&](const CheckLine& line) {
-    if (verbosity().json) return;
+    if (verbosity().json || (verbosity().quiet && line.state != State::failed)) return;
     print("{:7}  {:32}  {}\n", word(line.state),
           line.unit.empty() ? line.check : line.unit + ": " + line.check, line.detail);
     flush_output();
@@ -87,8 +89,8 @@ Exit check(const PluginsArguments& arguments) {
         "for");
   }
   if (!verbosity().json)
-    print("{}: no problems in {} checks{}\n", options.file, report.lines.size(),
-          skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "");
+    print_unless_quiet("{}: no problems in {} checks{}\n", options.file, report.lines.size(),
+                       skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "");
   return Exit::done;
 }
 
@@ -110,11 +112,11 @@ Exit make(const PluginsArguments& arguments) {
                                  2));
     return Exit::done;
   }
-  print(
+  print_unless_quiet(
       "{0}: a {1} plugin. Next:\n"
       "  cmake -S {0} -B {0}/build -Dmillrace_DIR=BUILD   (millrace's build folder, or where it is "
       "installed: PREFIX/lib/cmake/millrace)\n"
-      "  cmake --build {0}/build && ctest --test-dir {0}/build\n"
+      "  cmake --build {0}/build && ctest --test-dir {0}/build --output-on-failure\n"
       "  millrace plugins list plugins.path={0}/build\n",
       folder, arguments.kind);
   return Exit::done;
@@ -178,6 +180,8 @@ void add_plugins(CLI::App& app, Command& chosen) {
   auto [list_command, list_arguments] =
       add("list", "list all units: kind, name, plugin, version, help", list);
   list_command->add_option("recipe", list_arguments->recipe, "[RECIPE] [plugins.path=DIR:...]");
+  list_command->add_option("--kind", list_arguments->only_kind,
+                           fmt::format("only these: {}", fmt::join(unit_kinds(), ", ")));
   list_command->footer("Example:\n  millrace plugins list plugins.path=build/lib/plugins/examples");
 
   auto [info_command, info_arguments] =

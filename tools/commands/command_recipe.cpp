@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "base/text.h"
@@ -81,7 +82,7 @@ constexpr std::string_view kAugment = "augment.";
 constexpr std::string_view kIndent = "    ";
 
 struct KeysArguments {
-  std::string prefix;
+  std::vector<std::string> prefixes;   ///< none: all keys
   std::vector<std::string> overrides;  ///< plugins.path=..., whose units have keys too
 };
 
@@ -98,10 +99,9 @@ std::vector<Param> all_keys() {
   return all;
 }
 
-/// Returns the keys that begin with `prefix`, or else those whose last part it is. Throws
+/// Returns those of `all` that begin with `prefix`, or else those whose last part it is. Throws
 /// UsageError if there are none.
-std::vector<Param> chosen_keys(const std::string& prefix) {
-  const std::vector<Param> all = all_keys();
+std::vector<Param> keys_at(const std::string& prefix, const std::vector<Param>& all) {
   std::vector<Param> chosen;
   const auto take = [&](const auto& fits) {
     if (chosen.empty()) std::copy_if(all.begin(), all.end(), std::back_inserter(chosen), fits);
@@ -115,6 +115,18 @@ std::vector<Param> chosen_keys(const std::string& prefix) {
   for (const Param& key : all) names.push_back(key.name);
   throw UsageError(fmt::format("no recipe key begins with {}", prefix),
                    recipe::hint_for_key(prefix, names));
+}
+
+/// Returns the keys at each prefix, once each, in the order of the prefixes; all keys without any.
+std::vector<Param> chosen_keys(const std::vector<std::string>& prefixes) {
+  const std::vector<Param> all = all_keys();
+  if (prefixes.empty()) return all;
+  std::vector<Param> chosen;
+  std::set<std::string> names;
+  for (const std::string& prefix : prefixes)
+    for (Param& key : keys_at(prefix, all))
+      if (names.insert(key.name).second) chosen.push_back(std::move(key));
+  return chosen;
 }
 
 std::string section_of(const std::string& name) {
@@ -138,26 +150,27 @@ void print_ops() {
   const std::size_t columns = terminal_columns();
   for (const OpDeclaration& op : op_declarations())
     print("{}{}\n{}\n", kAugment, op.name, wrapped(op.help, columns, kIndent, kIndent));
-  print("\n{} augment.OP lists the parameters of OP\n", in_own_name("millrace keys"));
+  print_unless_quiet("\n{} augment.OP lists the parameters of OP\n", in_own_name("millrace keys"));
 }
 
 Exit keys(const KeysArguments& arguments) {
   load_recipe(arguments.overrides);  // for its plugins
-  const std::string& prefix = arguments.prefix;
-  const bool only_ops = prefix == "augment" || prefix == kAugment;
-  const std::vector<Param> chosen = chosen_keys(prefix);
+  const std::vector<std::string>& prefixes = arguments.prefixes;
+  const bool only_ops =
+      prefixes.size() == 1 && (prefixes[0] == "augment" || prefixes[0] == kAugment);
+  const std::vector<Param> chosen = chosen_keys(prefixes);
   if (verbosity().json) {
     Json json{{"command", "keys"}, {"keys", Json::array()}};
     for (const Param& key : chosen) json["keys"].push_back(key_json(key));
     print("{}\n", study::to_text(json, 2));
   } else if (only_ops) {
     print_ops();
-  } else if (prefix.empty()) {
+  } else if (prefixes.empty()) {
     std::vector<Param> keys_only;
     std::copy_if(chosen.begin(), chosen.end(), std::back_inserter(keys_only),
                  [](const Param& key) { return !key.name.starts_with(kAugment); });
     print_keys(keys_only);
-    print("\n{} augment lists the augmentations\n", in_own_name("millrace keys"));
+    print_unless_quiet("\n{} augment lists the augmentations\n", in_own_name("millrace keys"));
   } else {
     print_keys(chosen);
   }
@@ -172,22 +185,19 @@ void add_keys(CLI::App& app, Command& chosen) {
   auto arguments = std::make_shared<KeysArguments>();
   auto words = std::make_shared<std::vector<std::string>>();
   command->add_option("prefix", *words,
-                      "[PREFIX]: a section, the beginning of a key, or its last part; augment.OP "
+                      "[PREFIX ...]: sections, beginnings of keys, or their last parts; augment.OP "
                       "for the parameters of an augmentation; plugins.path=... adds those of "
                       "plugins");
   add_common(*command);
   command->footer(
-      "Example:\n  millrace keys loader\n  millrace keys lr\n"
+      "Example:\n  millrace keys loader\n  millrace keys lr loader.batch\n"
       "  millrace keys augment.random_affine");
   command->callback([arguments, words, &chosen] {
     for (const std::string& word : *words) {
       if (recipe::is_override(word))
         arguments->overrides.push_back(word);
-      else if (arguments->prefix.empty())
-        arguments->prefix = word;
       else
-        throw UsageError(fmt::format("keys: two prefixes: {} and {}", arguments->prefix, word),
-                         "give one, or none for all keys");
+        arguments->prefixes.push_back(word);
     }
     chosen = [arguments](const ProgramStart&) { return keys(*arguments); };
   });
@@ -297,7 +307,7 @@ Exit list_recipes() {
   }
   for (const auto& [name, about] : recipes)
     print("{}\n{}\n", name, wrapped(about, terminal_columns(), "    ", "    "));
-  print("\n{} NAME prints one with all its keys\n", in_own_name("millrace recipe"));
+  print_unless_quiet("\n{} NAME prints one with all its keys\n", in_own_name("millrace recipe"));
   return Exit::done;
 }
 

@@ -191,13 +191,13 @@ Exit report(const ReportArguments& arguments) {
     if (arguments.markdown || verbosity().json)
       say(text);
     else
-      print("{}\n", text);
+      print_unless_quiet("{}\n", text);
   };
   if (!arguments.html.empty() || !others) {
     const fs::path file = arguments.page();
     make_folder(file.parent_path());
     study::write_derived_file(file, study::to_html(report));
-    if (!others && !report.verdict.empty()) print("{}\n", report.verdict);
+    if (!others && !report.verdict.empty()) print_unless_quiet("{}\n", report.verdict);
     tell(fmt::format("{}: {}, {}, {}; any browser opens it", file.string(),
                      base::counted(report.figures.size(), "figure"),
                      base::counted(report.tables.size(), "table"),
@@ -232,8 +232,8 @@ Exit report_live(const ReportArguments& arguments) {
   const fs::path file = arguments.page();
   make_folder(file.parent_path());
   follow_run(run, arguments.predictions, arguments.words, file, interval_s);
-  print("{}: complete; the run: {}\n", file.string(),
-        study::state_of(study::read_json(run / "summary.json")));
+  print_unless_quiet("{}: complete; the run: {}\n", file.string(),
+                     study::state_of(study::read_json(run / "summary.json")));
   return Exit::done;
 }
 

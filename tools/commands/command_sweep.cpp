@@ -52,10 +52,10 @@ void print_table(const study::SweepTable& table, const std::filesystem::path& sw
   for (const std::string& line : shown.legend) print("{}\n", wrapped(line, width));
   print("\n");
   if (!shown.left_out.empty())
-    print("{}\n",
-          wrapped(fmt::format("more columns by --wide or in {}: {}", (sweep / "table.csv").string(),
-                              fmt::join(shown.left_out, ", ")),
-                  width));
+    print_unless_quiet("{}\n", wrapped(fmt::format("more columns by --wide or in {}: {}",
+                                                   (sweep / "table.csv").string(),
+                                                   fmt::join(shown.left_out, ", ")),
+                                       width));
   for (const auto& note : study::text_notes(table)) print("{}\n", wrapped(note, width));
 }
 

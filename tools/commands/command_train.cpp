@@ -14,11 +14,14 @@
 
 #include "augment/plan/plan_setup.h"
 #include "base/available_cores.h"
+#include "base/record_file.h"
 #include "base/text.h"
 #include "pipeline/loader/batch_memory.h"
 #include "pipeline/readers/storage.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/loader_setup.h"
+#include "recipe/recipe_file.h"
+#include "recipe/recipe_words.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/first_rank.h"
 #include "strategies/trainer/strategy.h"
@@ -59,6 +62,18 @@ void print_result(const nlohmann::ordered_json& summary, const std::filesystem::
   } else {
     print("{}records: {}\n", closing_table(summary), directory.string());
   }
+}
+
+/// Keeps a copy of a recipe of the user's own in the run, with which reports compare its keys.
+void keep_recipe(const std::vector<std::string>& words, const std::filesystem::path& run) {
+  const std::string recipe = recipe::recipe_words(words).recipe;
+  const auto folders = recipe_folders();
+  if (recipe.empty()) return;
+  const std::filesystem::path file = recipe::find_recipe(recipe, folders);
+  std::error_code missing;
+  for (const std::filesystem::path& folder : folders)
+    if (std::filesystem::equivalent(file.parent_path(), folder, missing)) return;
+  study::write_derived_file(run / kOwnRecipe, base::read_record(file));
 }
 
 bool is_ddp(const Recipe& recipe) { return strategy_of(recipe) == StrategyKind::ddp; }
@@ -293,6 +308,7 @@ class TrainCommand {
       if (eval_reader_ != nullptr && eval_reader_->info().split != sets[0].split)
         sets.push_back(eval_reader_->info());
       record_archives(directory_->path(), sets);
+      if (!resume_) keep_recipe(arguments_.recipe, directory_->path());
     }
     failed_ = directory_->quarantined();
     recorder_.emplace(*directory_, recipe_, reader_->info(), arguments_.hash, *strategy_,
@@ -507,7 +523,7 @@ void add_train(CLI::App& app, Command& chosen) {
   command->add_flag("--resume", arguments->resume,
                     "continue the run in --run DIR from its last checkpoint");
   arguments->trace.add_to(*command);
-  add_common(*command);
+  add_common(*command, kVerboseTraining);
   command->footer(
       "Example:\n  millrace train mnist-lenet data.path=data/digits loader.workers=1 "
       "train.epochs=3 --run runs/first\n"

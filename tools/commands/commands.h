@@ -37,8 +37,12 @@ void add_doctor(CLI::App& app, Command& chosen);
 /// Added last: it describes the commands that are there. `app` must outlive `chosen`.
 void add_completion(CLI::App& app, Command& chosen);
 
-/// Adds -q, -v and --json, which every command takes.
-void add_common(CLI::App& command);
+/// Adds -q and --json, which every command takes, and -v to a command that says what it does.
+void add_common(CLI::App& command, const std::string& verbose = {});
+
+/// Help of -v for commands that train.
+inline constexpr const char* kVerboseTraining =
+    "print the loss every train.log_every steps of each epoch";
 
 // Declared parameters, as `keys` and `recipe` print them.
 

@@ -147,22 +147,36 @@ std::string shipped_recipe(const std::string& name) {
   return {};
 }
 
-/// Adds the keys in which the run's recipe differs from the shipped one.
+/// Returns the file of the recipe that the run began with: the run's copy of a recipe of the user's
+/// own, or the shipped one of that name; empty if there is neither.
+std::string recipe_of(const fs::path& run, const std::string& name) {
+  const fs::path own = run / kOwnRecipe;
+  std::error_code error;
+  return fs::is_regular_file(fs::symlink_status(own, error)) ? own.string() : shipped_recipe(name);
+}
+
+/// Adds the keys in which the run differs from its recipe.
 void add_configuration(const fs::path& run, study::Report& report) {
   const auto values = study::config_at(run / "config.toml");
   std::string name = value_of(values, "recipe");
   if (name.size() >= 2) name = name.substr(1, name.size() - 2);
   std::string other = name;
   std::vector<std::string> words;
-  if (const std::string file = shipped_recipe(name); !file.empty()) {
+  if (const std::string file = recipe_of(run, name); !file.empty()) {
     words = {file};
   } else if (!name.empty() && name != "custom") {
     report.notes.push_back(fmt::format(
-        "the recipe is compared with the defaults: there is no shipped recipe {}", name));
-    other = "custom";
+        "there is no shipped recipe {}, and the run keeps none: no keys are compared", name));
+    return;
   }
-  const std::string shipped = load_recipe(words, pipeline::Plugins::none).to_toml();
-  study::ConfigValues known = recipe::recipe_values(shipped, other);
+  std::string began;
+  try {
+    began = load_recipe(words, pipeline::Plugins::none).to_toml();
+  } catch (const Error& error) {
+    report.notes.push_back(fmt::format("no keys are compared: {}", error.what()));
+    return;
+  }
+  study::ConfigValues known = recipe::recipe_values(began, other);
   // Keys that an older run does not record are no differences, but a removed op is one.
   std::erase_if(known, [&](const auto& one) {
     return one.first.find("augment.") == std::string::npos && value_of(values, one.first).empty();

@@ -121,6 +121,29 @@ Json list_json() {
   return json;
 }
 
+const std::vector<std::string>& unit_kinds() {
+  using plugins::UnitKind;
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> kinds;
+    for (std::size_t kind = 0; kind <= static_cast<std::size_t>(UnitKind::batch); ++kind)
+      kinds.emplace_back(plugins::name_of(static_cast<UnitKind>(kind)));
+    return kinds;
+  }();
+  return all;
+}
+
+void keep_kind(Json& list, const std::string& kind) {
+  const auto& kinds = unit_kinds();
+  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
+    throw UsageError(fmt::format("plugins list: unknown kind {}", kind),
+                     fmt::format("did you mean {}? the kinds are {}", base::nearest(kind, kinds),
+                                 fmt::join(kinds, ", ")));
+  auto kept = Json::array();
+  for (const Json& unit : list["units"])
+    if (unit["kind"] == kind) kept.push_back(unit);
+  list["units"] = std::move(kept);
+}
+
 std::string list_text(const Json& list) {
   std::size_t width = 0;
   for (const Json& unit : list["units"]) width = std::max(width, words_in(unit["name"]).size());
@@ -132,10 +155,15 @@ std::string list_text(const Json& list) {
                             width, words_in(unit["help"]));
     return text;
   };
-  std::string text = fmt::format("{}, built in\n{}", kReaders, units_of(kReaders));
+  std::string text;
+  const auto add = [&](const std::string& title, const std::string& units) {
+    if (!units.empty()) text += title + "\n" + units;
+  };
+  add(fmt::format("{}, built in", kReaders), units_of(kReaders));
   for (const Json& plugin : list["plugins"])
-    text += fmt::format("{} {} ({}), {}\n{}", words_in(plugin["id"]), words_in(plugin["version"]),
-                        words_in(plugin["licence"]), place_of(plugin), units_of(plugin["id"]));
+    add(fmt::format("{} {} ({}), {}", words_in(plugin["id"]), words_in(plugin["version"]),
+                    words_in(plugin["licence"]), place_of(plugin)),
+        units_of(plugin["id"]));
   return text;
 }
 

@@ -19,7 +19,11 @@ namespace millrace::tools {
 /// Returns {"plugins": [...], "units": [...]}: everything built in or loaded, including the shipped
 /// decoders.
 nlohmann::ordered_json list_json();
-/// Returns the list as text, each plugin followed by its units.
+/// Returns the kinds of units: geometric, pixel, ..., reader.
+const std::vector<std::string>& unit_kinds();
+/// Leaves only units of `kind` in the list. Throws UsageError with the nearest kind.
+void keep_kind(nlohmann::ordered_json& list, const std::string& kind);
+/// Returns the list as text, each plugin followed by its units; plugins without any are left out.
 std::string list_text(const nlohmann::ordered_json& list);
 
 /// Returns one plugin with all declarations of its units.

@@ -67,7 +67,7 @@ void flush_output() {
 
 void finish_output() {
   flush_output();
-  if (g_output_error != 0)
+  if (g_output_error != 0 && g_output_error != EPIPE)
     throw RunError(fmt::format("stdout cannot be written: {}", std::strerror(g_output_error)),
                    "the results are lost: free some space, or redirect stdout to a file");
 }

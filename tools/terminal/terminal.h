@@ -18,8 +18,8 @@
 namespace millrace::tools {
 
 // All output of the program to stdout and stderr. A stream that is full, closed or abandoned by its
-// reader never ends a run: progress and remarks are dropped, and lost results are reported at the
-// end.
+// reader never ends a run: progress and remarks are dropped, and results that a full or closed
+// stdout lost are reported at the end.
 
 /// Opens /dev/null in place of each closed one of stdin, stdout and stderr, so that no file of ours
 /// gets its number. Call it first in main().
@@ -42,7 +42,8 @@ void write_error(std::string_view text);
 /// Writes buffered output. Records a failure for finish_output().
 void flush_output();
 
-/// Throws RunError if some of the results could not be written.
+/// Throws RunError if some of the results could not be written, unless their reader has left the
+/// pipe: `| head` has seen what it wanted.
 void finish_output();
 
 // Messages of the program: errors, progress and small tables.
@@ -54,6 +55,13 @@ struct Verbosity {
   bool json = false;
 };
 Verbosity& verbosity();
+
+/// Prints to stdout, unless -q, what a person reads beside the results: files that were written,
+/// the next command.
+template <class... Values>
+void print_unless_quiet(fmt::format_string<Values...> format, Values&&... values) {
+  if (!verbosity().quiet) write_output(fmt::format(format, std::forward<Values>(values)...));
+}
 
 /// Prints one line, then the hint: "millrace: WHAT" and "  hint: WHAT TO DO". Makes both printable
 /// and shortens long values in them; since this happens only here, errors may hold any text. A rank

@@ -24,6 +24,9 @@ namespace millrace::tools {
 /// in the build folder.
 std::vector<std::filesystem::path> recipe_folders();
 
+/// A run's copy of the recipe that it began with, if that is not a shipped one.
+inline constexpr const char* kOwnRecipe = "recipe.toml";
+
 /// Loads the recipe of "[RECIPE] [key=value ...]" with the plugins that the user asked for
 /// (tools/plugins/grants.h).
 Recipe load_recipe(const std::vector<std::string>& arguments,

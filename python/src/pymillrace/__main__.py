@@ -11,7 +11,11 @@ def main() -> int:
     if words and words[0] in ("watch", "what-if"):
         from .watcher.command import main as command
 
-        return command(words)
+        try:
+            return command(words)
+        except BrokenPipeError:  # `| head` has seen what it wanted
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the exit
+            return 0
     program = installed("pymillrace")
     try:
         os.execv(program, [str(program), *words])  # it looks for decoders beside its name

@@ -12,11 +12,13 @@ from typing import Any, overload
 
 from . import _core
 from .arguments import shown
-from .errors import UsageError
+from .errors import DataError, UsageError
 from .op import Op
 
 _NAME = re.compile("[a-z][a-z0-9_]*")
 _REACHES = ("pointwise", "global")
+_MOST_CAUSES = 16  # each keeps the frames of its function alive
+_causes: dict[str, BaseException] = {}  # by the line that a sample's error contains
 
 
 class Augmentation(Op):
@@ -151,10 +153,23 @@ def _caller(function: Callable[..., Any], name: str, random: bool) -> Callable[.
     return call
 
 
+def forget_causes() -> None:
+    """Frees what functions have raised so far, with the frames that hold their images."""
+    _causes.clear()
+
+
+def cause_of(error: DataError) -> BaseException | None:
+    """Returns what a Python function raised for the sample of this error, or None."""
+    return next((cause for line, cause in list(_causes.items()) if line in error.what), None)
+
+
 def _failure(name: str, error: BaseException) -> str:
-    """Returns two lines: what the function raised and where, and what to do."""
+    """Keeps an exception for cause_of(). Returns two lines: what the function raised and where, and what to do."""
     text = (str(error).splitlines() or [""])[0].encode(errors="replace")[:200].decode(errors="ignore")
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if len(frames) > 1 else ""
-    return (f"{name}: {type(error).__name__}{': ' if text else ''}{text}{where}\n"
+    line = f"{name}: {type(error).__name__}{': ' if text else ''}{text}{where}"
+    if len(_causes) < _MOST_CAUSES:  # the first ones: a loader ends at the first sample that fails
+        _causes[line] = error
+    return (f"{line}\n"
             f"fix the function {name}, or leave such samples out: loader.on_error=skip")

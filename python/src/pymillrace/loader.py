@@ -4,7 +4,6 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
-import difflib
 import importlib.util
 import os
 import sys
@@ -13,14 +12,14 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from . import _core, recipes
+from . import _core, augmentations, recipes
 from . import device as devices
 from .arguments import flag, shown, whole
 from .batch import Batch, Rest
 from .device import Copies, Copy
-from .errors import RunError, UsageError
+from .errors import DataError, RunError, UsageError
 from .installed import installed
 from .op import Op
 
@@ -139,7 +138,8 @@ class Loader:
 
     Raises:
         UsageError: a recipe or key is wrong, or the batch does not fit the data set or the ranks.
-        DataError: the data set cannot be opened; later, a sample that failed (loader.on_error=fail).
+        DataError: the data set cannot be opened; later, a sample that failed (loader.on_error=fail). What an
+            augmentation in Python raised is its __cause__, with the traceback.
         RunError: a thread cannot be started, or the loader is used in a forked child or by two threads.
     """
 
@@ -155,7 +155,10 @@ class Loader:
         warps: bool = False,
         function: Callable[[Any], Any] | None = None,
         device: str | None = None,
+        **unknown: NoReturn,
     ) -> None:
+        for name, value in unknown.items():
+            raise UsageError(f"Loader takes no {name}={shown(value)}", _hint_for(name, value, arguments))
         rank, world_size = _place(rank, world_size)
         numpy, warps = flag("numpy", numpy), flag("warps", warps)
         if function is not None and not callable(function):
@@ -212,6 +215,7 @@ class Loader:
     def _begin(self) -> list[int]:
         """Begins an epoch and ends the one under way. Returns an id for its iterator."""
         epoch, batch = (self._epoch + 1, 0) if self._began else (self._epoch, self._batch)
+        augmentations.forget_causes()
         self._engine.seek(epoch, batch)  # raises while another thread is in next(), which goes on
         self._epoch, self._batch = epoch, batch
         self._began, self._ended = True, False
@@ -234,7 +238,10 @@ class Loader:
             if self._batch == batches:
                 self._ended = True
                 break
-            batch = engine.next(Batch, numpy, failures)
+            try:
+                batch = engine.next(Batch, numpy, failures)
+            except DataError as error:
+                raise error from augmentations.cause_of(error)
             if self._current is not token:  # the position is another iterator's by now
                 break
             self._batch += 1
@@ -256,7 +263,10 @@ class Loader:
         while self._current is token:
             while fetched < batches and len(under_way) <= devices.AHEAD:
                 with copies.device.current():
-                    source = engine.next(Batch, False, failures)
+                    try:
+                        source = engine.next(Batch, False, failures)
+                    except DataError as error:
+                        raise error from augmentations.cause_of(error)
                     if failures:
                         self._collect(failures)
                     under_way.append(copies.start(tuple(source), Rest(source._raw, engine.names)))
@@ -363,10 +373,14 @@ class Loader:
         as a whole. Reading, and ops that mix neighbours, are left out.
 
         Raises:
-            DataError: a sample cannot be decoded or augmented.
+            DataError: a sample cannot be decoded or augmented. What a function of yours raised is its __cause__.
         """
         samples = whole("samples", samples, 1, hint="at least one sample is needed")
-        return [StepCost(*row) for row in self._engine.profile(samples)]
+        augmentations.forget_causes()
+        try:
+            return [StepCost(*row) for row in self._engine.profile(samples)]
+        except DataError as error:
+            raise error from augmentations.cause_of(error)
 
     def close(self) -> None:
         """Ends the worker threads and frees their memory; batches stay valid. A later `for` starts them again."""
@@ -437,6 +451,20 @@ def _words(arguments: tuple[Any, ...], batch: int | None, normalize: recipes.Nor
     return [_recipe_file(word) for word in arguments]
 
 
+def _hint_for(name: str, value: Any, arguments: tuple[Any, ...]) -> str:
+    """Returns what to write instead of an argument that other loaders take."""
+    hint = _core.hint_for_key(name)
+    key = hint.removeprefix("did you mean ").rstrip("?")
+    if key == hint or " " in key:
+        return hint
+    if key == "loader.batch" and arguments and isinstance(arguments[0], recipes.Source):
+        return f"did you mean batch={shown(value)}?"
+    if key == "loader.shuffle" and isinstance(value, bool):
+        value = "global" if value else "none"
+    text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, (int, float, str)) else "..."
+    return f'did you mean "{key}={text}", a string of its own?'
+
+
 def _require_writable(part: Any) -> None:
     """Raises UsageError if a data set, an augmentation or Normalize cannot be written as words of a recipe."""
     try:
@@ -468,14 +496,7 @@ def _recipe_file(word: str) -> str:
     """Returns the file of a shipped recipe that `word` names, and any other word as it is."""
     if not isinstance(word, str):
         raise UsageError(f"{shown(word)} is neither a recipe nor an override", 'give strings, as "loader.workers=2"')
-    if _core.is_override(_plain(word)) or os.path.exists(word):
-        return word
-    shipped = sorted(path.stem for path in _RECIPES.glob("*.toml"))
-    if word in shipped:
-        return str(_RECIPES / f"{word}.toml")
-    near = difflib.get_close_matches(word, shipped, 1, 0)
-    hint = f"did you mean {near[0]}?" if near else "give a TOML file"
-    raise UsageError(f"no recipe {word}: neither a file nor one of {', '.join(shipped)}", hint)
+    return word if _core.is_override(_plain(word)) else _core.find_recipe(word, str(_RECIPES))
 
 
 def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -16,15 +16,102 @@
   };
   const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
   const POINTS = ['circle', 'rect', 'triangle', 'rectRot', 'crossRot', 'star'];
-  const LONG_NAMES = 14; // with longer names the bars are horizontal
-  const SHOWN = 44;      // letters of a category's name on an axis
+  const FONT = 12;            // pixels, Chart.js's own size
+  const LINE = 1.2 * FONT;
+  const MOST_LINES = 3;       // of a label on an axis
+  const MOST_IN_LEGEND = 14;  // of more series only the tooltip tells the names
 
   const colourOf = (name, index) => COLOURS[(name in KNOWN ? KNOWN[name] : index) % COLOURS.length];
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const isBar = figure => figure.kind === 'bar' || figure.kind === 'stacked_bar';
   const isStacked = figure => figure.kind.startsWith('stacked');
-  const isLying = figure => isBar(figure) && figure.categories.some(name => name.length > LONG_NAMES);
-  const shortened = name => (name.length > SHOWN ? name.slice(0, SHOWN - 1) + '…' : name);
+
+  // Widths of texts on axes and in legends.
+  const pen = document.createElement('canvas').getContext('2d');
+  function widthOf(text) {
+    pen.font = `${FONT}px system-ui, sans-serif`;
+    return pen.measureText(text).width;
+  }
+  // Cuts the front of a text that is too wide: the ends of keys tell them apart.
+  function fit(text, room) {
+    if (widthOf(text) <= room) return text;
+    let from = 1;
+    while (from < text.length && widthOf('…' + text.slice(from)) > room) ++from;
+    return '…' + text.slice(from);
+  }
+  // Breaks a label into lines, after marks if it has some; leaves out the middle if there are too many.
+  function linesOf(text, room) {
+    const lines = [];
+    let line = '';
+    const add = part => {
+      if (line !== '' && widthOf(line + part) > room) {
+        lines.push(line.trimEnd());
+        line = '';
+      }
+      line += part;
+    };
+    for (const part of text.split(/(?<=[._=,/ -])/)) {
+      const pieces = Math.ceil(widthOf(part) / room);
+      const size = Math.ceil(part.length / pieces);
+      for (let piece = 0; piece < pieces; ++piece) add(part.slice(piece * size, (piece + 1) * size));
+    }
+    lines.push(line.trimEnd());
+    if (lines.length > MOST_LINES)
+      lines.splice(MOST_LINES - 1, lines.length, fit(lines.slice(MOST_LINES - 1).join(''), room));
+    return lines;
+  }
+
+  // Short forms of keys that share a beginning or an end, as those of an ablation do: color_jitter for
+  // augment.color_jitter.enabled=true. Other names stay as they are.
+  function shortNames(names) {
+    const isKey = name => /^\w+\.[\w.]+=\S*$/.test(name);
+    const keys = names.filter(isKey);
+    if (keys.length < 2) return names;
+    const shared = texts => {
+      let length = 0;
+      while (length < texts[0].length && texts.every(text => text[length] === texts[0][length])) ++length;
+      return texts[0].slice(0, length);
+    };
+    const backwards = text => [...text].reverse().join('');
+    const begin = shared(keys).lastIndexOf('.') + 1;
+    const end = backwards(shared(keys.map(key => backwards(key.slice(begin)))));
+    const mark = end.search(/[.=]/);
+    const left = mark < 0 ? 0 : end.length - mark; // letters of the shared end
+    const short = names.map(name => (isKey(name) ? name.slice(begin, name.length - left) : name));
+    return new Set(short).size === names.length && !short.includes('') ? short : names;
+  }
+
+  // How the names of a figure fit a canvas of some width.
+  function layoutOf(figure, width) {
+    const names = shortNames(isBar(figure) ? figure.categories : figure.series.map(series => series.name));
+    const isNumber = name => name !== '' && Number.isFinite(Number(name));
+    // Names stand side by side below their bars if all fit, and beside lying bars if not; numbers may be left out.
+    const lying = isBar(figure) && !names.every(isNumber)
+      && names.some(name => widthOf(name) + 8 > (width - 80) / names.length);
+    const room = Math.max(60, Math.min(300, width / 2 - 44)); // Chart.js gives an axis half of the width
+    const marked = name => (figure.marked !== '' && name === figure.marked ? ['limits'] : []);
+    const lines = names.map((name, i) => [...(lying || figure.kind === 'ridge' ? linesOf(name, room) : [name]),
+      ...marked((figure.categories ?? [])[i])]);
+    const bars = isStacked(figure) ? 1 : figure.series.filter(series => !series.bound).length;
+    const row = Math.max(12 + 13 * bars, 6 + LINE * Math.max(1, ...lines.map(one => one.length)));
+    const legend = figure.series.length > 1 && figure.series.length <= MOST_IN_LEGEND && figure.kind !== 'ridge';
+    const entries = shortNames(figure.series.map(series => series.name)).map(name => fit(name, width - 80));
+    let entryRows = legend ? 1 : 0;
+    let used = 0;
+    for (const name of legend ? entries : []) {
+      const entry = widthOf(name) + 60;
+      if (used > 0 && used + entry > width) {
+        ++entryRows;
+        used = 0;
+      }
+      used += entry;
+    }
+    const height = figure.kind === 'ridge' ? 60 + Math.max(44, row + 4) * figure.series.length
+      : lying ? Math.max(90 + figure.categories.length * row + 22 * entryRows, 80 + 48 * entryRows)
+      : entryRows > 2 ? 80 + 48 * entryRows : 0; // Chart.js gives a legend half of the height
+    const span = width - 70 - Math.max(0, ...lines.flat().map(widthOf)); // of the values' axis, if the bars lie
+    return {lying, lines, legend, entries, span, height: height === 0 ? 0 : Math.max(240, height)};
+  }
 
   // Draws intervals: a line from low to high through each value, with a bar at either end.
   const whiskers = {
@@ -103,6 +190,12 @@
       if (series.line)
         return {...common, type: 'line', data: series.y, borderColor: css('--ink'), backgroundColor: css('--ink'),
           borderWidth: 2, pointRadius: 4, order: -1, stack: 'line-' + index};
+      if (figure.marked !== '') { // the other bars are pale
+        const isMarked = name => name === figure.marked;
+        return {...common, data: series.y, borderColor: css('--ink'),
+          borderWidth: figure.categories.map(name => (isMarked(name) ? 2 : 0)),
+          backgroundColor: figure.categories.map(name => (isMarked(name) ? colour : colour + '66'))};
+      }
       return {...common, data: series.y, backgroundColor: colour, borderColor: css('--paper'), borderWidth: 0.5};
     }
     if (figure.kind === 'ridge') {
@@ -134,23 +227,41 @@
     return {suggestedMin: Math.max(Math.min(...ends), -most), suggestedMax: Math.min(Math.max(...ends), most)};
   }
 
-  // Distributions stand above each other, with their names at the axis.
-  function makeRidge(figure, x, y) {
-    const names = figure.series.map(series => series.name).reverse();
-    Object.assign(x, {type: 'logarithmic', min: undefined});
+  // Makes an axis logarithmic, with labels at 1, 2 and 5 times the powers of ten.
+  function makeLogarithmic(axis) {
+    Object.assign(axis, {type: 'logarithmic', beginAtZero: false, suggestedMin: undefined});
     const plain = value => ['1', '2', '5'].includes(value.toExponential(5).split('e')[0].replace(/\.?0+$/, ''));
-    Object.assign(x.ticks, {callback: value => (plain(value) ? String(Number(value.toPrecision(5))) : ''), maxRotation: 0});
+    axis.ticks.callback = value => (plain(value) ? Number(value.toPrecision(5)).toLocaleString('en') : '');
+  }
+
+  // Returns where a logarithmic axis begins: the lowest bar stays visible.
+  function foot(figure) {
+    const values = figure.series.flatMap(series => series.y).filter(value => value > 0);
+    return values.length === 0 ? undefined : 10 ** Math.floor(Math.log10(Math.min(...values) / 2));
+  }
+
+  // Distributions stand above each other, with their names at the axis.
+  function makeRidge(figure, x, y, lines) {
+    const names = [...lines].reverse();
+    makeLogarithmic(x);
     Object.assign(y, {type: 'linear', beginAtZero: true, max: names.length, title: {display: false}});
-    Object.assign(y.ticks, {stepSize: 1, autoSkip: false, callback: value => shortened(names[value] ?? '')});
+    Object.assign(y.ticks, {stepSize: 1, autoSkip: false, callback: value => names[value] ?? ''});
     return {label: item => `${item.dataset.label}: ${item.dataset.shares[item.dataIndex].toPrecision(3)} ${figure.y_label}`};
   }
 
-  function configOf(figure) {
-    const lying = isLying(figure);
+  // Returns how many labels of numbers stand side by side on an axis of `span` pixels.
+  function mostTicks(values, span) {
+    const most = Math.max(0, ...values.filter(value => value !== null).map(Math.abs));
+    const widest = widthOf(Math.ceil(1.3 * most).toLocaleString('en'));
+    return 1 + Math.max(1, Math.floor(span / (14 + Math.max(40, widest))));
+  }
+
+  function configOf(figure, layout, width) {
+    const {lying, lines} = layout;
     const whole = figure.series.every(s => s.x.every(x => Number.isInteger(x)));
     const axis = text => ({
       title: {display: text !== '', text, color: css('--soft')},
-      ticks: {color: css('--soft')},
+      ticks: {color: css('--soft'), maxRotation: 0},
       grid: {color: css('--line')},
     });
     const x = axis(figure.x_label);
@@ -159,14 +270,23 @@
     if (isBar(figure)) {
       x.stacked = isStacked(figure);
       x.grid.display = false;
-      x.ticks.callback = (value, index) => shortened(figure.categories[index] ?? '');
+      x.ticks.callback = value => lines[value] ?? '';
       x.ticks.autoSkip = !lying;
+      if (lying) y.ticks.maxTicksLimit = mostTicks(figure.series.flatMap(s => [...s.y, ...s.high]), layout.span);
+      if (figure.logarithmic) {
+        makeLogarithmic(y);
+        y.min = foot(figure);
+      }
     } else {
       x.type = 'linear';
+      x.ticks.maxTicksLimit = Math.min(11, mostTicks(figure.series.flatMap(s => s.x), width - 90));
       if (whole) x.ticks.precision = 0;
       if (figure.series.every(s => s.x.length === 1)) x.grace = '10%'; // points, none of them at the edge
     }
-    const ridge = figure.kind === 'ridge' ? makeRidge(figure, x, y) : {};
+    const ridge = figure.kind === 'ridge' ? makeRidge(figure, x, y, lines) : {};
+    const [flat, upright] = lying ? [y, x] : [x, y]; // the title of the second one stands on its side
+    flat.title.text = fit(flat.title.text, width / 2);
+    upright.title.text = fit(upright.title.text, (layout.height || 304) - 110);
     return {
       type: isBar(figure) ? 'bar' : 'line',
       data: {
@@ -181,20 +301,15 @@
         interaction: {mode: isBar(figure) ? 'index' : 'nearest', axis: lying ? 'y' : 'x', intersect: false},
         scales: lying ? {x: y, y: x} : {x, y},
         plugins: {
-          legend: {display: figure.series.length > 1 && figure.kind !== 'ridge', labels: {color: css('--ink'), usePointStyle: !isBar(figure)}},
+          legend: {display: layout.legend, labels: {color: css('--ink'), usePointStyle: !isBar(figure),
+            generateLabels: chart => Chart.defaults.plugins.legend.labels.generateLabels(chart)
+              .map(entry => ({...entry, text: layout.entries[entry.datasetIndex]}))}},
           tooltip: {callbacks: {...ridge, title: items => items.length === 0 ? '' : isBar(figure)
             ? figure.categories[items[0].dataIndex] : figure.x_label + ' ' + items[0].label}},
         },
       },
       plugins: [whiskers, medians],
     };
-  }
-
-  function heightOf(figure) {
-    if (figure.kind === 'ridge') return Math.max(190, 60 + 44 * figure.series.length) + 'px';
-    if (!isLying(figure)) return '';
-    const bars = isStacked(figure) ? 1 : figure.series.filter(s => !s.bound).length;
-    return Math.max(190, 90 + figure.categories.length * (12 + 13 * bars)) + 'px';
   }
 
   // Makes the table of values behind a chart when the reader opens it.
@@ -227,15 +342,20 @@
       if (!canvas) continue; // the page shows a matrix as a table
       const shown = {...figure, series: figure.series.filter(series => !chosen || !series.run || chosen.has(series.run))};
       canvas.closest('figure').hidden = shown.series.length === 0;
-      canvas.parentElement.style.height = heightOf(shown);
-      if (shown.series.length > 0) charts.push(new Chart(canvas, configOf(shown)));
+      if (shown.series.length === 0) continue;
+      const width = canvas.parentElement.clientWidth;
+      const layout = layoutOf(shown, width);
+      canvas.parentElement.style.height = layout.height > 0 ? layout.height + 'px' : '';
+      charts.push(new Chart(canvas, configOf(shown, layout, width)));
     }
   }
 
-  // A table of runs: its rows can be filtered and sorted, and the marked ones are drawn.
-  const DRAWN_AT_FIRST = 8;
+  // Tables of runs: their rows can be filtered and sorted, and the marked ones are drawn.
+  const DRAWN_AT_FIRST = 8; // of all tables together
   const MOST_CHOICES = 12; // a column with more values is searched, not chosen from
-  let chosen = null;
+  const MOST_STUCK = 0.62;  // part of the width that columns may take which stay in view
+  let chosen = null;        // names of runs; null: the page has no table of runs
+  const marks = new Map();  // boxes that choose, by the run's name
 
   function make(kind, parent, properties) {
     const element = Object.assign(document.createElement(kind), properties);
@@ -248,7 +368,9 @@
     const body = table.tBodies[0];
     const rows = [...body.rows].map(row => ({row, cells: [...row.cells].map(cell => cell.textContent)}));
     const drawn = rows.filter(({cells}) => runNames.includes(cells[0]));
-    chosen = new Set(drawn.slice(0, DRAWN_AT_FIRST).map(({cells}) => cells[0]));
+    chosen ??= new Set();
+    for (const {cells} of drawn)
+      if (chosen.size < DRAWN_AT_FIRST) chosen.add(cells[0]);
 
     const bar = document.createElement('div');
     bar.className = 'filters';
@@ -256,7 +378,7 @@
     const search = make('input', make('label', bar, {textContent: 'search'}), {type: 'search', name: 'search'});
     const selects = titles.map((title, column) => {
       const values = [...new Set(rows.map(({cells}) => cells[column]))];
-      const result = column >= titles.indexOf('images/s') && title !== 'bound';
+      const result = column <= Number(table.dataset.results) && title !== 'bound' || title === 'other keys';
       if (column === 0 || result || values.length < 2 || values.length > MOST_CHOICES) return null;
       const select = make('select', make('label', bar, {textContent: title}), {name: title});
       for (const value of ['any', ...values.sort((a, b) => a.localeCompare(b, undefined, {numeric: true}))])
@@ -267,7 +389,6 @@
     });
     const count = make('output', bar, {name: 'count'});
 
-    const marks = new Map();
     for (const {row, cells} of rows) {
       if (!runNames.includes(cells[0])) continue;
       const label = document.createElement('label');
@@ -291,8 +412,11 @@
     };
     bar.addEventListener('input', filter);
     const mark = (text, wanted) => make('button', bar, {type: 'button', textContent: text}).addEventListener('click', () => {
-      chosen = new Set(drawn.filter(wanted).map(({cells}) => cells[0]));
-      for (const [name, box] of marks) box.checked = chosen.has(name);
+      for (const one of drawn) {
+        const name = one.cells[0];
+        if (wanted(one)) chosen.add(name); else chosen.delete(name);
+        marks.get(name).checked = chosen.has(name);
+      }
       draw();
     });
     mark('draw all of these', ({row}) => !row.hidden);
@@ -311,6 +435,21 @@
       });
     });
     filter();
+  }
+
+  // Keeps the run's name in view while the table is scrolled to its keys, and as many results as fit beside them.
+  function stick(table) {
+    const room = MOST_STUCK * table.parentElement.clientWidth;
+    let left = 0;
+    for (let column = 0; column <= Number(table.dataset.results); ++column) {
+      const width = table.tHead.rows[0].cells[column].offsetWidth;
+      const sticks = left + width <= room;
+      for (const row of table.rows) {
+        row.cells[column].classList.toggle('stuck', sticks);
+        row.cells[column].style.left = sticks ? left + 'px' : '';
+      }
+      left = sticks ? left + width : Infinity;
+    }
   }
 
   for (const details of document.querySelectorAll('details[data-figure]'))
@@ -335,7 +474,16 @@
   if (document.body.dataset.reload) reloadAfter(Number(document.body.dataset.reload));
 
   Chart.defaults.font.family = 'system-ui, sans-serif';
-  document.querySelectorAll('table.runs').forEach(prepareRuns);
+  const runTables = [...document.querySelectorAll('table.runs')];
+  runTables.forEach(prepareRuns);
+  runTables.forEach(stick);
+  let drawnWidth = innerWidth;
+  addEventListener('resize', () => {
+    if (innerWidth === drawnWidth) return;
+    drawnWidth = innerWidth;
+    runTables.forEach(stick);
+    draw();
+  });
   draw();
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
   const paper = on => {
