@@ -101,7 +101,7 @@ bool is_override(std::string_view word) {
 
 namespace {
 
-/// Returns what a word that is no recipe may mean, with a space behind it, or an empty text.
+/// Returns what a word that is not a recipe may mean, with a space behind it, or an empty text.
 std::string advice_on(const std::string& word, const std::set<std::string>& names) {
   const auto keys = recipe_keys();
   const auto models = std::find_if(keys.begin(), keys.end(),

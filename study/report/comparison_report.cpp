@@ -448,8 +448,8 @@ std::vector<fs::path> runs_below(const fs::path& folder) {
 }
 
 Report folder_report(const fs::path& folder) {
-  constexpr std::size_t kMostKeys = 10;
-  constexpr std::size_t kMostPoints = 100;
+  constexpr std::size_t kMaxKeys = 10;
+  constexpr std::size_t kMaxPoints = 100;
   const std::vector<fs::path> runs = runs_below(folder);
   const std::vector<std::string> names = names_of(runs);
   Report report;
@@ -472,7 +472,7 @@ Report folder_report(const fs::path& folder) {
     }
   }
   const ReportTable keys = config_table(configs);
-  const std::size_t key_count = std::min(keys.rows.size(), kMostKeys);
+  const std::size_t key_count = std::min(keys.rows.size(), kMaxKeys);
   std::vector<Json> trained;
   for (std::size_t i = 0; i < runs.size(); ++i)
     if (kinds[i] == "run") trained.push_back(summaries[i]);
@@ -487,7 +487,7 @@ Report folder_report(const fs::path& folder) {
   make_distinct(report.figures);
   for (Figure& figure : report.figures)
     for (Series& series : figure.series)
-      if (figure.kind == FigureKind::line) thin(series, kMostPoints);
+      if (figure.kind == FigureKind::line) thin(series, kMaxPoints);
   return report;
 }
 

@@ -61,7 +61,7 @@ void check_spaces(const std::vector<std::string>& words, std::size_t at) {
   }
 }
 
-/// Throws if a word that is no recipe is a key, followed by its value.
+/// Throws if a word that is not a recipe is a key, followed by its value.
 void check_bare_key(const std::vector<std::string>& words, std::size_t at) {
   std::error_code ignored;
   if (std::filesystem::exists(words[at], ignored)) return;
@@ -259,7 +259,7 @@ RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop
   remote.reach = reach_of(recipe);
   if (const std::int64_t threads = recipe.integer("loader.io_threads"); threads > 0)
     remote.connections = static_cast<int>(threads);
-  // Ranks agree on where to stop, and an open optimiser step needs all its batches.
+  // Ranks agree on where to stop, and an open optimizer step needs all its batches.
   const bool anywhere =
       strategy_of(recipe) != StrategyKind::ddp && recipe.integer("train.accumulate") == 1;
   remote.stop = stop == nullptr && anywhere ? &interrupted() : stop;
