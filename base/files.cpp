@@ -190,7 +190,7 @@ Sample read_located(const Location& location, int descriptor, Buffer& scratch) {
       fmt::format("{}: changed while the set is in use: {} bytes, listed with {}{}",
                   location.path.data(), status.st_size, location.whole_file ? "" : "at least ",
                   location.offset + location.size),
-      "leave the set alone while it is used; start again to list it anew");
+      "leave the set alone while it is used; restart to list it again");
 }
 
 Sample read_located(const Location& location, Buffer& scratch) {
@@ -306,7 +306,7 @@ void AtomicFile::fail(const char* doing) const {
   throw RunError(
       path_.string() + " cannot be " + doing + ": " + std::generic_category().message(reason),
       reason == ENOSPC || reason == EDQUOT ? "free some space and run again"
-                                           : "check the folder and who may write there");
+                                           : "check the folder and its write permissions");
 }
 
 void remove_stale_temporaries(const std::filesystem::path& folder) {

@@ -1,6 +1,6 @@
 """Trains a CIFAR-10 recipe in PyTorch the usual way, for comparison with `millrace train`: torchvision's ImageFolder
 and transforms, a DataLoader, SGD. Reads the settings that both must share (model, batch, augmentation, mean and
-std, optimiser) from the recipe's file.
+std, optimizer) from the recipe's file.
 
     python3 bench/cifar10_torch.py cifar10-lenet --data DIR [--seed N] [--epochs N]
 

@@ -45,7 +45,7 @@ void init_linear_layers(torch::nn::Module& model, double deviation) {
 void initialise(torch::nn::Module& model, std::string_view init) {
   if (init == "default") return;
   if (init != "kaiming" && init != "xavier")
-    throw UsageError("model.init=" + std::string(init) + ": there is no such initialisation",
+    throw UsageError("model.init=" + std::string(init) + ": unknown initialisation",
                      "use default, kaiming or xavier");
   const auto set = [&](torch::Tensor& weight, torch::Tensor& bias) {
     if (init == "kaiming")

@@ -84,7 +84,7 @@ bool has_dropout(const Classifier& model) {
 /// Throws for options that the model would ignore.
 void check_variant(const std::string& name, const Entry& entry, const ModelOptions& options) {
   if (options.variant != "imagenet" && !for_cifar(options))
-    throw UsageError("model.variant=" + options.variant + ": there is no such variant",
+    throw UsageError("model.variant=" + options.variant + ": unknown variant",
                      "use imagenet or cifar");
   if (for_cifar(options) && !entry.has_cifar_variant)
     throw UsageError("model.variant=cifar: " + name + " has one form only",
@@ -107,7 +107,7 @@ std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape
                                        const ModelOptions& options) {
   const auto found = entries().find(name);
   if (found == entries().end())
-    throw UsageError("model.name=" + name + ": there is no such model",
+    throw UsageError("model.name=" + name + ": unknown model",
                      "did you mean " + base::nearest(name, kModelNames) + "?");
   if (shape.channels < 1 || shape.classes < 1)
     throw UsageError("model.name=" + name + " takes at least 1 channel and 1 class, not " +

@@ -199,7 +199,7 @@ std::size_t dtype_size(const std::string& dtype) {
 File File::read(const std::filesystem::path& path) {
   const base::OpenFile in = base::find_record(path);
   if (!in.descriptor && errno == ENOENT)
-    throw DataError(path.string() + ": there is no such file", "check the path");
+    throw DataError(path.string() + ": no such file", "check the path");
   if (!in.descriptor)
     throw DataError(path.string() + ": cannot be opened", "check who may read it");
   std::vector<std::byte> bytes(in.size);

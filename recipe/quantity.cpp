@@ -13,7 +13,7 @@ enum class Kind { bytes, time };
 
 /// One unit is `numerator` / `denominator` bytes or seconds. Integers, so that a conversion between
 /// decimal units rounds once: 0.02s and 20ms are the same number.
-struct Unit {
+struct MeasureUnit {
   std::string_view name;
   Kind kind;
   std::uint64_t numerator;
@@ -24,21 +24,21 @@ constexpr std::uint64_t kKilo = 1000;
 constexpr std::uint64_t kKibi = 1024;
 
 constexpr std::array kUnits{
-    Unit{"B", Kind::bytes, 1, 1},
-    Unit{"kB", Kind::bytes, kKilo, 1},
-    Unit{"MB", Kind::bytes, kKilo* kKilo, 1},
-    Unit{"GB", Kind::bytes, kKilo* kKilo* kKilo, 1},
-    Unit{"TB", Kind::bytes, kKilo* kKilo* kKilo* kKilo, 1},
-    Unit{"KiB", Kind::bytes, kKibi, 1},
-    Unit{"MiB", Kind::bytes, kKibi* kKibi, 1},
-    Unit{"GiB", Kind::bytes, kKibi* kKibi* kKibi, 1},
-    Unit{"TiB", Kind::bytes, kKibi* kKibi* kKibi* kKibi, 1},
-    Unit{"ns", Kind::time, 1, kKilo* kKilo* kKilo},
-    Unit{"us", Kind::time, 1, kKilo* kKilo},
-    Unit{"ms", Kind::time, 1, kKilo},
-    Unit{"s", Kind::time, 1, 1},
-    Unit{"min", Kind::time, 60, 1},
-    Unit{"h", Kind::time, 3600, 1},
+    MeasureUnit{"B", Kind::bytes, 1, 1},
+    MeasureUnit{"kB", Kind::bytes, kKilo, 1},
+    MeasureUnit{"MB", Kind::bytes, kKilo* kKilo, 1},
+    MeasureUnit{"GB", Kind::bytes, kKilo* kKilo* kKilo, 1},
+    MeasureUnit{"TB", Kind::bytes, kKilo* kKilo* kKilo* kKilo, 1},
+    MeasureUnit{"KiB", Kind::bytes, kKibi, 1},
+    MeasureUnit{"MiB", Kind::bytes, kKibi* kKibi, 1},
+    MeasureUnit{"GiB", Kind::bytes, kKibi* kKibi* kKibi, 1},
+    MeasureUnit{"TiB", Kind::bytes, kKibi* kKibi* kKibi* kKibi, 1},
+    MeasureUnit{"ns", Kind::time, 1, kKilo* kKilo* kKilo},
+    MeasureUnit{"us", Kind::time, 1, kKilo* kKilo},
+    MeasureUnit{"ms", Kind::time, 1, kKilo},
+    MeasureUnit{"s", Kind::time, 1, 1},
+    MeasureUnit{"min", Kind::time, 60, 1},
+    MeasureUnit{"h", Kind::time, 3600, 1},
 };
 
 constexpr std::string_view kPerSecond = "/s";
@@ -50,11 +50,11 @@ bool take_per_second(std::string_view& name) {
   return true;
 }
 
-const Unit* find_unit(std::string_view name) {
+const MeasureUnit* find_unit(std::string_view name) {
   if (name == "µs") name = "us";
   if (name == "KB") name = "kB";
   if (name == "bytes") name = "B";
-  for (const Unit& unit : kUnits)
+  for (const MeasureUnit& unit : kUnits)
     if (unit.name == name) return &unit;
   return nullptr;
 }
@@ -62,8 +62,8 @@ const Unit* find_unit(std::string_view name) {
 /// Returns `value` of the unit `from` in the unit `to`, or nothing if they differ in kind.
 std::optional<double> converted(double value, std::string_view from, std::string_view to) {
   if (take_per_second(from) != take_per_second(to)) return std::nullopt;
-  const Unit* const one = find_unit(from);
-  const Unit* const other = find_unit(to);
+  const MeasureUnit* const one = find_unit(from);
+  const MeasureUnit* const other = find_unit(to);
   if (one == nullptr || other == nullptr || one->kind != other->kind) return std::nullopt;
   std::uint64_t numerator = one->numerator * other->denominator;
   std::uint64_t denominator = one->denominator * other->numerator;
@@ -87,10 +87,10 @@ std::optional<double> quantity_in(std::string_view unit, std::string_view text) 
 
 std::string units_like(std::string_view unit) {
   const bool rate = take_per_second(unit);
-  const Unit* const known = find_unit(unit);
+  const MeasureUnit* const known = find_unit(unit);
   if (known == nullptr) return {};
   std::string names;
-  for (const Unit& other : kUnits) {
+  for (const MeasureUnit& other : kUnits) {
     if (other.kind != known->kind) continue;
     names += (names.empty() ? "" : ", ") + std::string(other.name);
     if (rate) names += kPerSecond;

@@ -280,14 +280,13 @@ const OpDeclaration& Recipe::declaration(const std::string& op, const std::strin
   for (const std::string& name : names)
     if (op.starts_with(name) && name.size() > begins.size()) begins = name;
   if (!begins.empty() && op.find('=') != std::string::npos)
-    throw UsageError(fmt::format("{}: there is no augmentation {}", where, op),
+    throw UsageError(fmt::format("{}: unknown augmentation {}", where, op),
                      fmt::format("the shell takes unquoted braces apart; quote the word: "
                                  "'augment+={}{{NAME=VALUE,NAME=VALUE}}'",
                                  begins));
-  throw UsageError(
-      fmt::format("{}: there is no augmentation {}", where, op),
-      fmt::format("did you mean {}? there are {}; plugins.path=DIR adds those of plugins",
-                  base::nearest(op, names), fmt::join(names, ", ")));
+  throw UsageError(fmt::format("{}: unknown augmentation {}", where, op),
+                   fmt::format("did you mean {}? known: {}; plugins.path=DIR adds those of plugins",
+                               base::nearest(op, names), fmt::join(names, ", ")));
 }
 
 void Recipe::refuse_key(const std::string& key, const std::string& where) const {

@@ -123,7 +123,7 @@ std::vector<std::string> recipes_with(const std::string& model, const ShippedRec
   return names;
 }
 
-/// Returns what a word that is no recipe may mean, with a space behind it, or an empty text.
+/// Returns what a word that is not a recipe may mean, with a space behind it, or an empty text.
 std::string advice_on(const std::string& word, const ShippedRecipes& shipped) {
   const auto keys = recipe_keys();
   const auto models = std::find_if(keys.begin(), keys.end(),

@@ -51,7 +51,7 @@ void check_spaces(const std::vector<std::string>& words, std::size_t at) {
   }
 }
 
-/// Throws if a word that is no recipe is a key, followed by its value.
+/// Throws if a word that is not a recipe is a key, followed by its value.
 void check_bare_key(const std::vector<std::string>& words, std::size_t at) {
   std::error_code ignored;
   if (std::filesystem::exists(words[at], ignored)) return;

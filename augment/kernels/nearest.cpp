@@ -99,7 +99,7 @@ MILLRACE_AVX2 void pick(const std::uint8_t* from, const std::uint16_t* offsets, 
 }
 
 /// Computes offsets first, for all channels, then pixels. Columns and rows fit 16 bits. The fill
-/// lies behind the copy of a plane, so that pixels outside are no special case.
+/// lies behind the copy of a plane, so that outside pixels need no special case.
 template <bool kClamp>
 MILLRACE_AVX2 void small_nearest_avx2(const WarpBlock& shared, const SmallPlanes& planes,
                                       const Rect& rect, const Canvas& canvas) {

@@ -81,7 +81,7 @@ struct Pass {
 // Maps output pixels to positions in fixed point.
 
 /// Half-open range of output columns.
-struct Span {
+struct ColumnRange {
   int begin;
   int end;
 };
@@ -109,7 +109,7 @@ struct Line {
   }
 
   /// Returns the x of `span` with low <= position(x) < high.
-  Span inside(Span span, std::int64_t low, std::int64_t high) const {
+  ColumnRange inside(ColumnRange span, std::int64_t low, std::int64_t high) const {
     if (span.begin >= span.end) return span;
     if (step == 0) {
       if (start >= low && start < high) return span;

@@ -132,7 +132,7 @@ IndexMove to_move(const millrace_warp& warp) {
   const bool whole_offsets = m[2] == std::floor(m[2]) && m[5] == std::floor(m[5]) &&
                              std::abs(m[2]) < 1e6 && std::abs(m[5]) < 1e6;
   if (!permutes || !whole_offsets || m[6] != 0 || m[7] != 0 || m[8] != 1)
-    throw BadUse("a map that is no move of whole pixels",
+    throw BadUse("the map does not move whole pixels",
                  "set an interpolation, or a signed permutation with whole offsets");
   const auto whole_number = [](double value) { return static_cast<int>(value); };
   IndexMove move{whole_number(m[0]), whole_number(m[1]), whole_number(m[2]),

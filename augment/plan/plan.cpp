@@ -130,9 +130,9 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
     ops_.push_back(std::move(op));
   }
   if (!mixers_.empty() && classes_ < 1)
-    throw UsageError(fmt::format("{} mixes labels, and nothing says how many classes there are",
-                                 mixers_.front().name),
-                     "set model.classes");
+    throw UsageError(
+        fmt::format("{} mixes labels, and the number of classes is unknown", mixers_.front().name),
+        "set model.classes");
   spec_ = {size, source.channels, output.dtype, output.layout};
 }
 

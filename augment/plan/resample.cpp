@@ -278,7 +278,7 @@ void Resampler::paint_middle(const Rect& rect, const Canvas& canvas) const {
     const auto fixed = [&](int edge) { return std::int64_t{edge} << warp.bits; };
     for (int y = rect.y0; y < rect.y1; ++y) {
       if (affine) {
-        Span span = warp.u(y).inside({rect.x0, rect.x1}, fixed(r.x0), fixed(r.x1));
+        ColumnRange span = warp.u(y).inside({rect.x0, rect.x1}, fixed(r.x0), fixed(r.x1));
         span = warp.v(y).inside(span, fixed(r.y0), fixed(r.y1));
         paint(*kernels_, {rect.x0, y, span.begin, y + 1}, bound.fill, canvas);
         paint(*kernels_, {span.end, y, rect.x1, y + 1}, bound.fill, canvas);

@@ -108,12 +108,12 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
   const std::uint64_t pixels = std::uint64_t{header.width} * header.height;
   if (pixels == 0)
     throw DataError(
-        fmt::format("{}: {}x{} pixels is no image", unit.name, header.width, header.height),
+        fmt::format("{}: {}x{} pixels is not an image", unit.name, header.width, header.height),
         kDamaged);
   if (pixels > max_pixels)
     throw DataError(fmt::format("{}: {}x{} is {} pixels, more than data.max_pixels={}", unit.name,
                                 header.width, header.height, pixels, max_pixels),
-                    "raise data.max_pixels if such images are meant to be there");
+                    "raise data.max_pixels if the set is meant to hold such images");
   if (std::max(header.width, header.height) > std::uint32_t{kMaxImageSide})
     throw DataError(fmt::format("{}: {}x{}: sides of more than {} pixels are not resampled",
                                 unit.name, header.width, header.height, kMaxImageSide),

@@ -20,7 +20,7 @@ namespace millrace::pipeline {
 
 // Grants memory in the order in which batches are consumed.
 
-std::uint64_t MemoryBudget::acquire(std::uint64_t bytes, Place place) {
+std::uint64_t MemoryBudget::acquire(std::uint64_t bytes, Turn place) {
   bytes = std::min(bytes, bytes_);
   std::unique_lock lock(mutex_);
   waiting_.push_back(place);

@@ -30,10 +30,10 @@ class MemoryBudget {
   static constexpr std::uint64_t kSmall = 16 << 20;
 
   /// Position of a sample in the order in which batches are consumed.
-  struct Place {
+  struct Turn {
     std::uint64_t batch = 0;
     std::int64_t sample = 0;  ///< position in the batch
-    auto operator<=>(const Place&) const = default;
+    auto operator<=>(const Turn&) const = default;
   };
 
   /// At most `waiters` threads may call acquire() at a time.
@@ -45,7 +45,7 @@ class MemoryBudget {
   /// earlier sample waits: the batch that is consumed next comes first. Returns the number to pass
   /// to release(), or 0 after stop(). A thread must not hold one sample's bytes while it asks for
   /// another's.
-  std::uint64_t acquire(std::uint64_t bytes, Place place);
+  std::uint64_t acquire(std::uint64_t bytes, Turn place);
   void release(std::uint64_t bytes);
   /// Makes every acquire() return 0, waiting ones included.
   void stop();
@@ -57,7 +57,7 @@ class MemoryBudget {
   mutable std::mutex mutex_;  ///< held for bookkeeping only
   std::condition_variable changed_;
   std::uint64_t used_ = 0;
-  std::vector<Place> waiting_;
+  std::vector<Turn> waiting_;
   bool stopped_ = false;
 };
 

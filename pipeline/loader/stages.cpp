@@ -159,7 +159,7 @@ class Stages::Decoding final : public PixelSource {
 /// share, it frees the buffers that grew.
 class Stages::Claim {
  public:
-  Claim(MemoryBudget& memory, std::uint64_t bytes, MemoryBudget::Place place, Worker& worker)
+  Claim(MemoryBudget& memory, std::uint64_t bytes, MemoryBudget::Turn place, Worker& worker)
       : memory_(memory), worker_(worker), counted_(bytes > MemoryBudget::kSmall) {
     if (counted_) held_ = memory_.acquire(bytes, place);
   }
@@ -379,7 +379,7 @@ void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const 
     slot.failures.push_back({place, index, name, error.what()});
   }
   if (options_.on_error != OnError::fail) return;
-  std::string hint = error.hint().empty() ? "mend or remove it" : error.hint();
+  std::string hint = error.hint().empty() ? "repair or remove it" : error.hint();
   if (hint.find("loader.on_error") == std::string::npos)
     hint += "; or go on without such samples: loader.on_error=skip";
   const std::string what = name + ": " + error.what();

@@ -50,7 +50,7 @@ class DaliParser {
         const DaliIndex::Member member = read_member(line);
         if (member.data % TarWalk::kBlock != 0 || member.data < end + TarWalk::kBlock)
           fail(fmt::format("no member can lie at byte {}", member.data));
-        if (member.size > kMostBytes || member.data > kMostBytes)
+        if (member.size > kMaxOffset || member.data > kMaxOffset)
           fail("a member of over 2^62 bytes");
         end = member.data + TarWalk::padded(member.size);
         index.members.push_back(member);
@@ -64,7 +64,7 @@ class DaliParser {
   }
 
  private:
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 62;
 
   [[noreturn]] void fail(const std::string& reason) const {
     throw DataError(fmt::format("{}: line {}: {}", file_, line_, reason), kDaliHint);
@@ -136,7 +136,7 @@ DaliIndex parse_dali_index(std::string_view file, std::string_view text) {
 namespace {
 
 /// Most bytes between two listed members: long names, folders and hidden files.
-constexpr std::uint64_t kMostBetween = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMaxGap = std::uint64_t{1} << 20;
 /// Bytes that are read at once at least: a label and the headers beside it.
 constexpr std::uint64_t kWindow = 4096;
 /// Members whose headers are requested ahead, so that a disk serves several at the same time.
@@ -206,7 +206,7 @@ class ListedMembers final : public TarMembers {
       request_ahead();
       begin_ = end_of(listed_);
       const std::uint64_t end = listed_ < count ? index_.members[listed_].data : file_.size;
-      if (end - begin_ > kMostBetween)
+      if (end - begin_ > kMaxGap)
         differs(begin_, fmt::format("it lists none of the next {} bytes", end - begin_));
       walk_.emplace(shard_, read(begin_, end - begin_), 0, file_.size - end);
     }
@@ -251,7 +251,7 @@ class ListedMembers final : public TarMembers {
     try {
       found = walk_->next(member);
     } catch (const DataError&) {
-      differs(begin_, "no header of a member is there");
+      differs(begin_, "no header of a member is found there");
     }
     if (!found) {
       if (!at_end) differs(begin_, "the archive ends there");
@@ -265,7 +265,7 @@ class ListedMembers final : public TarMembers {
         differs(member.start, fmt::format("'{}' has {} bytes, it lists {}",
                                           base::printable(member.name), member.size, listed.size));
       if (is_literal(listed.name) && without_dot(listed.name) != member.name)
-        differs(member.start, fmt::format("'{}' is there, it lists '{}'",
+        differs(member.start, fmt::format("the archive has '{}', it lists '{}'",
                                           base::printable(member.name), listed.name));
       return false;
     }

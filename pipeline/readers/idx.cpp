@@ -43,7 +43,7 @@ Header parse_header(const std::string& path, IdxFile::Kind kind,
         fmt::format("{}: wrong magic: expected {:08x} ({} as unsigned bytes), found {:08x}", path,
                     expected, images ? "idx3: images" : "idx1: labels", magic),
         magic >> 16 == 0x1f8b ? "it is gzip: name it .gz"
-                              : "images and labels may be swapped, or this is no IDX file");
+                              : "images and labels may be swapped, or this is not an IDX file");
   Header header;
   header.count = big_endian(bytes, 4);
   if (images) {

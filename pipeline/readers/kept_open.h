@@ -15,7 +15,7 @@ namespace millrace::pipeline {
 class KeptOpen {
  public:
   /// Most archives of one data set that stay open.
-  static constexpr std::size_t kMostOpen = 256;
+  static constexpr std::size_t kMaxOpen = 256;
 
   KeptOpen() = default;
   ~KeptOpen() { clear(); }
@@ -31,7 +31,7 @@ class KeptOpen {
   bool room() const {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
-    return mine_ < kMostOpen && 2 * all() < limit.rlim_cur;
+    return mine_ < kMaxOpen && 2 * all() < limit.rlim_cur;
   }
   /// Counts an archive that stays open, if there is room for it.
   bool add() {

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 /// Fewest samples for which a listing is kept: smaller archives are walked as fast.
 constexpr std::size_t kWorthKeeping = 100;
 /// Most bytes of all listings together; the oldest are removed.
-constexpr std::uint64_t kMostBytes = std::uint64_t{512} << 20;
+constexpr std::uint64_t kMaxCachedBytes = std::uint64_t{512} << 20;
 /// Coarsest clock of a file system (FAT's). A file that was changed more recently may change again
 /// without getting another time.
 constexpr std::int64_t kCoarsestClock_ns = 2'000'000'000;
@@ -193,7 +193,7 @@ bool Listings::from_cache(const std::string& shard, const FileStamp& now, TarInd
       return false;
     out = std::move(index.tar);
     return true;
-  } catch (const DataError&) {  // walked and stored anew
+  } catch (const DataError&) {  // walked and stored again
     return false;
   }
 }
@@ -227,7 +227,7 @@ bool is_listing(std::string_view name) {
          name.starts_with(std::string(kShardIndexEnding) + ".tmp-");  // of AtomicFile
 }
 
-/// Removes the oldest listings of a folder until the others take at most kMostBytes.
+/// Removes the oldest listings of a folder until the others take at most kMaxCachedBytes.
 void trim(const std::string& folder) {
   struct Kept {
     fs::file_time_type written;
@@ -251,7 +251,7 @@ void trim(const std::string& folder) {
   std::sort(all.begin(), all.end(),
             [](const Kept& a, const Kept& b) { return a.written < b.written; });
   for (const Kept& one : all) {
-    if (total <= kMostBytes) return;
+    if (total <= kMaxCachedBytes) return;
     fs::remove(one.path, error);
     total -= one.bytes;
   }

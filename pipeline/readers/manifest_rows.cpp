@@ -31,7 +31,7 @@ void check_row(const std::string& file, const ManifestRow& row) {
   if (row.path.empty())
     reject_row(file, row.line, "the path is empty", "give the image's path, or remove the row");
   if (row.path.find('\0') != std::string::npos)
-    reject_row(file, row.line, "the path holds a zero byte", "mend or remove the row");
+    reject_row(file, row.line, "the path holds a zero byte", "repair or remove the row");
   if (row.label.empty() && row.target.empty())
     reject_row(file, row.line, fmt::format("'{}' has no label", base::printable(row.path)),
                "give the class's number or name, or remove the row");

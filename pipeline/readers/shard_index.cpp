@@ -203,7 +203,7 @@ IndexHeader parse_header(std::string_view file, std::span<const std::uint8_t> by
 }
 
 /// Longest headers of one member: a few extended headers of up to 1 MiB. They are read for a name.
-constexpr std::uint32_t kMostHeaders = 16 << 20;
+constexpr std::uint32_t kMaxHeaders = 16 << 20;
 
 void check_layout(std::string_view file, const IndexHeader& header) {
   const std::uint64_t room = header.bytes - sizeof header;
@@ -223,7 +223,7 @@ void check_record(std::string_view file, const IndexRecord& one, std::uint64_t s
       one.data <= shard_size && (one.size == base::kTooLong || one.size <= shard_size - one.data);
   if (!inside || one.back > one.data || one.back < TarWalk::kBlock)
     index_damaged(file, "a sample lies outside the archive");
-  if (one.back > kMostHeaders) index_damaged(file, "the headers of a sample are too long");
+  if (one.back > kMaxHeaders) index_damaged(file, "the headers of a sample are too long");
   if (one.label < -1 || one.label >= kMaxClasses) index_damaged(file, "a label is out of range");
   if (one.folder >= folders) index_damaged(file, "a sample's folder is missing");
 }

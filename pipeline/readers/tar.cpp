@@ -185,7 +185,7 @@ class TarReader final : public Reader {
   }
 
   /// Maps a raw image, so that only those of its rows are brought in that the augmentations read.
-  /// Returns null if it has to be copied: it is no raw image, or a mapped file was truncated
+  /// Returns null if it has to be copied: it is not a raw image, or a mapped file was truncated
   /// before.
   const std::uint8_t* map_raw(const Shard& shard, const Entry& sample, Buffer& scratch) const {
     MappedPart& part = MappedPart::of(scratch);
@@ -267,7 +267,7 @@ class TarReader final : public Reader {
     const FileStamp now = stamp_of(open.descriptor.get(), shard.path);
     if (now.inode != shard.stamp.inode || now.device != shard.stamp.device)
       throw DataError(fmt::format("{}: replaced while the set is in use", shard.path),
-                      "leave the set alone while it is used; start again to list it anew");
+                      "leave the set alone while it is used; restart to list it again");
     return base::read_located(location, open.descriptor.get(), scratch);
   }
 

@@ -178,7 +178,7 @@ class Indexer {
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (json.is_discarded())
       fail(member.start, fmt::format("'{}': damaged JSON", base::printable(member.name)),
-           "mend or remove the member");
+           "repair or remove the member");
     if (!json.is_object()) return std::nullopt;
     for (const char* key : {"label", "cls"}) {
       const auto found = json.find(key);

@@ -81,7 +81,7 @@ std::unique_ptr<Reader> open_reader(const DataOptions& options) {
       return pipeline::cached(pipeline::open_plugin_reader(*unit, options), options);
     names.emplace_back(unit->name);
   }
-  throw UsageError(fmt::format("data.reader: no reader '{}'; there are {}", options.reader,
+  throw UsageError(fmt::format("data.reader: unknown reader '{}'; choose one of {}", options.reader,
                                fmt::join(names, ", ")),
                    fmt::format("did you mean {}?", base::nearest(options.reader, names)));
 }

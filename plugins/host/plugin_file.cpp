@@ -149,7 +149,7 @@ void check_param(const millrace_param& param, const std::string& unit, const std
     to_param(param);
   } catch (const Error& error) {
     refuse(file, fmt::format("unit '{}': {}", unit, error.what()),
-           "mend the parameter's declaration");
+           "correct the parameter's declaration");
   }
 }
 
@@ -252,12 +252,12 @@ void check_plugin_file(const std::string& file) {
   };
   Elf64_Ehdr header{};
   if (!read(&header, sizeof header, 0) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-    fail("it is no shared object (ELF)");
+    fail("it is not a shared object (ELF)");
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
       header.e_machine != kMachine)
     fail("it is built for another kind of machine");
   if (header.e_type != ET_DYN || header.e_phnum == 0 || header.e_phentsize != sizeof(Elf64_Phdr))
-    fail("it is no shared object");
+    fail("it is not a shared object");
   std::vector<Elf64_Phdr> segments(header.e_phnum);
   const std::size_t bytes = segments.size() * sizeof(Elf64_Phdr);
   if (header.e_phoff > open.size || !read(segments.data(), bytes, header.e_phoff))

@@ -73,7 +73,7 @@ class Registry {
  private:
   [[noreturn]] static void refuse(const PluginEntry& entry, const std::string& what,
                                   const std::string& file) {
-    throw DataError(fmt::format("{}: plugin refused: {} is there already, from {}", entry.file,
+    throw DataError(fmt::format("{}: plugin refused: {} is already loaded from {}", entry.file,
                                 what, file.empty() ? "millrace itself" : file),
                     "rename it, or take one of the two out of plugins.path");
   }
@@ -140,7 +140,7 @@ std::vector<std::string> plugin_files(const std::string& paths, const std::strin
     if (path.empty()) continue;
     std::error_code failed;
     if (!fs::exists(path, failed))
-      throw DataError(fmt::format("{}: {} is not there", from, path),
+      throw DataError(fmt::format("{}: {} does not exist", from, path),
                       "give folders of plugins, or .so files, ':' between them");
     if (!fs::is_directory(path, failed)) {
       all.push_back(path);
@@ -209,10 +209,9 @@ const millrace_unit& augmentation(std::string_view name) {
     if (name == unit->name) return *unit;
     names.emplace_back(unit->name);
   }
-  throw UsageError(
-      fmt::format("there is no augmentation {}", name),
-      fmt::format("did you mean {}? there are {}; plugins.path=DIR adds those of plugins",
-                  base::nearest(name, names), fmt::join(names, ", ")));
+  throw UsageError(fmt::format("unknown augmentation {}", name),
+                   fmt::format("did you mean {}? known: {}; plugins.path=DIR adds those of plugins",
+                               base::nearest(name, names), fmt::join(names, ", ")));
 }
 
 std::span<const millrace_unit* const> plugin_readers() { return registry().readers_; }

@@ -149,7 +149,7 @@ void throw_status(const std::string& unit, millrace_status status, const char* e
   if (what.empty()) what = fmt::format("failed with status {}", status);
   if (!what.starts_with(unit)) what = fmt::format("{}: {}", unit, what);
   if (status == MILLRACE_BAD_USE) throw UsageError(what, hint);
-  if (hint.empty()) hint = "mend the data or fetch it again, or set loader.on_error=skip";
+  if (hint.empty()) hint = "repair the data or fetch it again, or set loader.on_error=skip";
   throw DataError(what, hint);
 }
 

@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kKeep = std::size_t{16} << 20;
 /// Largest allocation that libtiff may make: its tables, and the pixels with up to eight samples of
 /// 16 bits, padded to whole tiles.
-constexpr std::size_t kTables = std::size_t{64} << 20, kMostBytesPerPixel = 16;
+constexpr std::size_t kTables = std::size_t{64} << 20, kMaxBytesPerPixel = 16;
 /// A file in memory, as libtiff reads it, and where its first error goes.
 struct Reading {
   const std::uint8_t* bytes;
@@ -189,7 +189,7 @@ millrace_status decode_tiff(void* context, const std::uint8_t* bytes, std::size_
   const millrace_rect& whole = request->region;
   const std::size_t pixels_in_all =
       static_cast<std::size_t>(whole.x1) * static_cast<std::size_t>(whole.y1);
-  const File file = open_file(reading, kTables + kMostBytesPerPixel * pixels_in_all);
+  const File file = open_file(reading, kTables + kMaxBytesPerPixel * pixels_in_all);
   if (file == nullptr) return MILLRACE_BAD_DATA;
   Converter converter(file.get(), reading);
   if (!converter.begun()) return MILLRACE_BAD_DATA;

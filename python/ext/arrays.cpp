@@ -20,7 +20,7 @@ struct LentTensor {
   std::shared_ptr<const void> owner;
 };
 
-/// Name of a capsule that nobody has taken the tensor out of.
+/// Name of a capsule whose tensor has not been taken out.
 constexpr const char* kUnused = "dltensor";
 
 void drop_unused(PyObject* capsule) {

@@ -225,7 +225,7 @@ void define(const std::string& name, const std::string& help, bool global, bool 
   }
   for (const OpDeclaration& op : op_declarations())
     if (op.name == name)
-      throw UsageError(fmt::format("there is an augmentation {} already", name),
+      throw UsageError(fmt::format("augmentation {} already exists", name),
                        "give it another name: @mr.augmentation(name=\"...\")");
   auto* function = new Function;
   function->name = name;

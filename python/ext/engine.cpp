@@ -33,7 +33,7 @@ namespace millrace::python {
 namespace {
 
 /// Failures that are kept for Python to collect.
-constexpr std::size_t kMostFailures = 1000;
+constexpr std::size_t kMaxFailures = 1000;
 
 /// Returns whether every rank has a sample of a batch of `global` samples.
 bool serves_all(std::int64_t global, int world, int group) {
@@ -87,7 +87,7 @@ template <class Work>
 auto with_memory(const Work& work) try {
   return work();
 } catch (const std::bad_alloc&) {
-  throw RunError("there is not enough memory for the batches",
+  throw RunError("not enough memory for the batches",
                  "lower the images' size, loader.batch, loader.prefetch or loader.workers");
 }
 
@@ -148,7 +148,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   options_.epochs = std::numeric_limits<std::uint32_t>::max();  // the workers go on over their ends
   options_.poll = &has_signal;
   options_.quarantine = [this](const Failure& failure) {
-    if (failures_.size() < kMostFailures) failures_.push_back(failure);
+    if (failures_.size() < kMaxFailures) failures_.push_back(failure);
   };
   check_batch(options_, dataset());
   all_batches_ = batches_ = batches_per_epoch(options_, dataset().count);
@@ -193,7 +193,7 @@ void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
   const Use use(busy_);
   const std::uint64_t ordinal = epoch * all_batches_ + batch;
   if (epoch >= options_.epochs || batch > batches_)
-    throw UsageError(fmt::format("there is no batch {} of epoch {}", batch, epoch),
+    throw UsageError(fmt::format("epoch {1} has no batch {0}", batch, epoch),
                      fmt::format("an epoch has {} batches", batches_));
   resume_if_interrupted();
   // A last batch that is too short for the ranks is left out.
@@ -316,7 +316,7 @@ void Engine::stop(bool all) {
 
 std::string Engine::sample_name(std::uint64_t index) const {
   if (index >= dataset().count)
-    throw UsageError(fmt::format("there is no sample {}", index),
+    throw UsageError(fmt::format("no sample {}", index),
                      fmt::format("the data set has {}", dataset().count));
   return source_->name(index);
 }

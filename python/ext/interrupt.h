@@ -39,7 +39,7 @@ class Interrupts {
     Interrupts& interrupts_;
   };
 
-  /// Waits until nobody keeps `stop` set and returns `count`. Call it without the GIL.
+  /// Waits until no caller keeps `stop` set, and returns `count`. Call it without the GIL.
   std::uint64_t wait_for_release() {
     std::unique_lock lock(mutex_);
     released_.wait(lock, [&] { return holds_ == 0; });

@@ -296,7 +296,7 @@ Message ask(const base::Descriptor& server, const std::string& hello, MessageRea
 ControlChannel::ControlChannel(ControlOptions options) : options_(std::move(options)) {
   if (options_.world < 1 || options_.rank < 0 || options_.rank >= options_.world)
     throw UsageError(fmt::format("rank {} of {} ranks", options_.rank, options_.world),
-                     "ranks count from 0 to one less than there are");
+                     "ranks are numbered from 0 to the world size minus one");
   if (!(options_.timeout_s >= 0.1) || !std::isfinite(options_.timeout_s))
     throw UsageError(
         fmt::format("ranks cannot be watched with a time-out of {} s", options_.timeout_s),

@@ -151,7 +151,8 @@ struct ControlState {
 /// each can say which rank it was.
 ///
 /// Every rank is connected to rank 0. A background thread sends a heartbeat every min(timeout / 10,
-/// 1 s). Rank 0 judges and tells the others; they judge rank 0. A failure is one of:
+/// 1 s). Rank 0 watches the others and decides which of them failed; they watch rank 0. A failure
+/// is one of:
 /// - a connection that closes without a goodbye (SIGKILL, a crash): detected at once;
 /// - no heartbeat for 3/4 of the time-out (SIGSTOP, a lost host or network);
 /// - a rank that makes no progress outside of collectives while another waits in one, both for 3/4
@@ -272,10 +273,10 @@ class ControlLoop {
   void note(const Heartbeat& beat, Member& member);
   void lost(Connection& connection, bool garbled);
   void beat();
-  void judge();
-  void judge_silence();
-  void judge_progress();
-  void judge_interrupt();
+  void check_ranks();
+  void check_silence();
+  void check_progress();
+  void check_interrupt();
   void interrupt();
   void suspect(FailureReport report);
   void decide(const FailureReport& report);

@@ -79,7 +79,7 @@ void ControlLoop::run() {
       if (one.fd) receive(one);
     if (phase_ == Phase::watching || phase_ == Phase::asking) {
       if (now_ >= next_beat_) beat();
-      judge();
+      check_ranks();
     }
     for (Connection& one : connections_) flush(one);
     std::erase_if(connections_, [](const Connection& one) { return !one.fd; });
@@ -243,7 +243,7 @@ void ControlLoop::greet(Connection& from, const Hello& hello) {
     refusal = fmt::format("the others are ranks 1 to {}", options_.world - 1);
   } else if (const Member& there = members_[hello.rank];
              there.presence != Member::Presence::missing) {
-    refusal = fmt::format("it is there already, on {} as pid {}", there.host, there.pid);
+    refusal = fmt::format("it is already connected, from {} as pid {}", there.host, there.pid);
   }
   if (!refusal.empty()) {
     from.out += encode(Refused{refusal});
@@ -352,14 +352,14 @@ constexpr auto kAnswerTimeout = 1250ms;
 
 }  // namespace
 
-void ControlLoop::judge() {
-  judge_silence();
-  if (serves() && phase_ == Phase::watching) judge_progress();
-  if (serves() && phase_ == Phase::watching && interrupted_) judge_interrupt();
+void ControlLoop::check_ranks() {
+  check_silence();
+  if (serves() && phase_ == Phase::watching) check_progress();
+  if (serves() && phase_ == Phase::watching && interrupted_) check_interrupt();
   if (suspect_ && phase_ == Phase::watching && now_ >= suspect_until_) decide(*suspect_);
 }
 
-void ControlLoop::judge_silence() {
+void ControlLoop::check_silence() {
   const Clock::duration limit =
       interrupted_ ? std::min<Clock::duration>(limit_, kAnswerTimeout) : limit_;
   for (Connection& one : connections_) {
@@ -373,7 +373,7 @@ void ControlLoop::judge_silence() {
   }
 }
 
-void ControlLoop::judge_progress() {
+void ControlLoop::check_progress() {
   const auto idle = [&](const Member& one) { return now_ - one.since > limit_; };
   const bool waited_for = std::any_of(members_.begin(), members_.end(), [&](const Member& one) {
     return one.presence == Member::Presence::here && one.in_collective && idle(one);
@@ -399,7 +399,7 @@ void ControlLoop::judge_progress() {
 
 /// Before the first step nothing is worth waiting for. A rank that has begun it says so in its
 /// answer.
-void ControlLoop::judge_interrupt() {
+void ControlLoop::check_interrupt() {
   for (int rank = 0; rank < options_.world; ++rank) {
     const Member& one = members_[static_cast<std::size_t>(rank)];
     const bool starts = one.presence == Member::Presence::here && one.interrupted && one.step == 0;

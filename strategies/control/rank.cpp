@@ -96,7 +96,7 @@ void check_below(const char* lower, int value, const char* upper, int bound) {
 void check_at_most(const char* lower, int value, const char* upper, int bound) {
   if (value <= bound) return;
   throw UsageError(fmt::format("{}={}, but {}={}", lower, value, upper, bound),
-                   "a host cannot hold more ranks than there are: were they set by two launchers?");
+                   "a host cannot hold more ranks than the world: were they set by two launchers?");
 }
 
 RankInfo from_torchrun(const Environment& env) {

@@ -35,7 +35,7 @@ using EnvironmentLookup = std::function<const char*(const char* name)>;
 /// Port for launchers that name none; torch's default.
 inline constexpr int kDefaultMasterPort = 29500;
 /// Variables that `millrace launch` sets in addition to torchrun's. The key has 16 hexadecimal
-/// digits, is drawn anew for each run, and admits a rank to the control channel. The store's value
+/// digits, is drawn again for each run, and admits a rank to the control channel. The store's value
 /// is a descriptor that listens at MASTER_ADDR and MASTER_PORT.
 inline constexpr const char* kKeyVariable = "MILLRACE_KEY";
 inline constexpr const char* kStoreVariable = "MILLRACE_STORE_FD";

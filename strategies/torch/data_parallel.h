@@ -29,7 +29,7 @@ void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, Dev
 /// Replicas are groups of train.threads threads on the CPU, and one device each on CUDA, from the
 /// first device on. Replica r takes the same slice of each batch as rank r would, and does its own
 /// forward pass, weighted loss and backward pass. Gradients are summed on the first device: on the
-/// CPU in the order of the replicas, on CUDA by NCCL in the order of its ring. Its optimiser takes
+/// CPU in the order of the replicas, on CUDA by NCCL in the order of its ring. Its optimizer takes
 /// the step. On the CPU replicas share the parameters' memory; devices receive them before the next
 /// window of gradients. Running statistics are those of the first replica, as in PyTorch.
 class DataParallel final : public TorchStrategy {

@@ -465,7 +465,7 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
     if (place.updates) leave(kGradients, last_bucket_.load(std::memory_order_relaxed), spans);
     return loss;
   }
-  // Computed on the device: nobody waits for it before the optimiser's step.
+  // Computed on the device: nothing waits for it before the optimizer's step.
   torch::Tensor sum = loss.value * loss.divisor;
   peers_.sum(sum);
   return {sum, 1, loss.samples};

@@ -367,7 +367,7 @@ int device_index(const std::string& device) {
   const auto [stop, error] = std::from_chars(begin, end, index);
   if (!device.starts_with("cuda:") || error != std::errc() || stop != end || index < 0 ||
       index > std::numeric_limits<c10::DeviceIndex>::max())
-    throw UsageError("train.device=" + device + ": there is no such device",
+    throw UsageError("train.device=" + device + ": unknown device",
                      "use cpu, cuda, cuda:N or simulated");
   return index;
 }

@@ -91,7 +91,7 @@ class DeviceStreams {
   OwnedMark join();
   /// Returns a mark that is reached when all work so far is done.
   virtual std::unique_ptr<DeviceMark> mark() = 0;
-  /// Places a mark of mark() anew, after all work so far. It must have been reached, and time_of()
+  /// Places a mark of mark() again, after all work so far. It must have been reached, and time_of()
   /// must have been asked for it and for a later one.
   virtual void mark_again(DeviceMark& mark) = 0;
   /// Returns the time at which the device reached a mark of mark(), on the host's clock. Ask for

@@ -139,7 +139,7 @@ std::unique_ptr<Optimizer> make_optimizer(const StrategyOptions& options, NamedT
   if (options.optimizer == "sgd") return std::make_unique<Sgd>(options, std::move(parameters));
   if (options.optimizer == "adam" || options.optimizer == "adamw")
     return std::make_unique<Adam>(options, std::move(parameters));
-  throw UsageError("train.optimizer=" + options.optimizer + ": there is no such optimizer",
+  throw UsageError("train.optimizer=" + options.optimizer + ": unknown optimizer",
                    "use sgd, adam or adamw");
 }
 

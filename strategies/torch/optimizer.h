@@ -1,4 +1,4 @@
-// Optimisers, and mixed precision.
+// Optimizers, and mixed precision.
 #pragma once
 
 #include <torch/torch.h>
@@ -31,7 +31,7 @@ class Optimizer {
   /// Applies the parameters' gradients, all of which must exist. Changes nothing if `found_inf` is
   /// defined and not 0 (mixed precision found a gradient that is not finite).
   virtual void step(const LearningRate& lr, const torch::Tensor& found_inf) = 0;
-  /// Returns the state kept between steps, by name. The tensors are the optimiser's own.
+  /// Returns the state kept between steps, by name. The tensors are the optimizer's own.
   virtual NamedTensors state() = 0;
 };
 

@@ -56,7 +56,7 @@ torch::Tensor GraphedSteps::run(const torch::Tensor& images, const torch::Tensor
     set_up_ = measure::SetUp::capture;
   }
   graph_->replay();
-  // Points the handles, which the optimiser's step has dropped, to the memory that the replay
+  // Points the handles, which the optimizer's step has dropped, to the memory that the replay
   // wrote.
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i].mutable_grad() = gradients_[i];

@@ -75,7 +75,7 @@ class Single final : public TorchStrategy {
   Loss gradients(Batch& batch, const StepContext& place, measure::SpanClock& spans) override;
 
  private:
-  /// Runs a step with the optimiser's as a graph.
+  /// Runs a step with the optimizer's as a graph.
   Loss whole_step(Batch& batch, const StepContext& place, measure::SpanClock& spans);
   /// Notes that a graph has set something up.
   void graph_sets_up(measure::SetUp kind);

@@ -1,4 +1,4 @@
-// A whole training step as a graph, the optimiser's step included (train.cuda_graphs=step), and the
+// A whole training step as a graph, the optimizer's step included (train.cuda_graphs=step), and the
 // capture that all graphs share.
 //
 // Batches are copied to where the graph reads them, without a copy between. While a step works on

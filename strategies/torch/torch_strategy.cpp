@@ -308,7 +308,7 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, measure::Span
   last_samples_ = static_cast<std::int64_t>(totals.samples);
   if (place.opens) window_seen_ = 0;
   window_seen_ += totals.samples;
-  if (!streams_)  // before the optimiser uses it
+  if (!streams_)  // before the optimizer uses it
     finished_.push_back({.step = place.step, .loss = read_loss(place.step, totals)});
 
   if (loss.updated) {
@@ -358,7 +358,7 @@ void TorchStrategy::update(const StepContext& place) {
 }
 
 double TorchStrategy::rate_of(const StepContext& place) const {
-  // A graph reads it from the device, where the fused optimisers take f32.
+  // A graph reads it from the device, where the fused optimizers take f32.
   return streams_ ? static_cast<double>(static_cast<float>(place.lr)) : place.lr;
 }
 

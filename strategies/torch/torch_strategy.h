@@ -55,7 +55,7 @@ class CorrectCounter {
   torch::Tensor on_device_;  ///< i64; undefined on the CPU
 };
 
-/// Base of all strategies with a model: owns the model, the optimiser and everything around the
+/// Base of all strategies with a model: owns the model, the optimizer and everything around the
 /// gradients. Each strategy decides how a batch becomes gradients.
 class TorchStrategy : public Strategy {
  public:
@@ -87,7 +87,7 @@ class TorchStrategy : public Strategy {
   /// Returns the model, for tests and tools that set or read weights.
   Classifier& model() { return *model_; }
   /// Returns the tensors on the device that a step may change, for stand-ins of CUDA graphs:
-  /// weights, buffers, averages, the optimiser's state and the loss scale.
+  /// weights, buffers, averages, the optimizer's state and the loss scale.
   std::vector<torch::Tensor> device_state();
 
  protected:
@@ -101,7 +101,7 @@ class TorchStrategy : public Strategy {
     torch::Tensor value;       ///< sum of losses / divisor, on the device
     double divisor = 1;        ///< 1, or the number of samples
     std::int64_t samples = 0;  ///< samples of this replica
-    bool updated = false;      ///< the optimiser's step is done, and the averages'
+    bool updated = false;      ///< the optimizer's step is done, and the averages'
   };
   /// Sums of a step over all ranks.
   struct Totals {
@@ -127,8 +127,8 @@ class TorchStrategy : public Strategy {
                      measure::SpanClock* spans) const;
   static Loss loss_of(const torch::Tensor& value, std::int64_t samples, const StepContext& place);
 
-  // A step whose optimiser belongs to it, for CUDA graphs. Its tensors are the model's, the
-  // optimiser's, the averages' and those made here, and its host code changes nothing else.
+  // A step whose optimizer belongs to it, for CUDA graphs. Its tensors are the model's, the
+  // optimizer's, the averages' and those made here, and its host code changes nothing else.
 
   /// Sends the step's learning rate to where pass_and_update() reads it.
   void send_rate(const StepContext& place);
@@ -184,7 +184,7 @@ class TorchStrategy : public Strategy {
  private:
   void update(const StepContext& place);
   double rate_of(const StepContext& place) const;
-  /// Multiplies the gradients by `scale` and lets the optimiser, the loss scale and the averages
+  /// Multiplies the gradients by `scale` and lets the optimizer, the loss scale and the averages
   /// act on them.
   void apply_gradients(const LearningRate& lr, double scale);
   /// Gives the batch back once the copies so far are done.

@@ -24,7 +24,7 @@ struct OpsBenchOptions {
 struct OpSeconds {
   double forward = 0;
   double backward = 0;
-  double step = 0;  ///< the optimiser's step; 0 for a single op
+  double step = 0;  ///< the optimizer's step; 0 for a single op
 };
 
 struct OpTiming {

@@ -49,7 +49,7 @@ class MILLRACE_PRIVATE_API PeerWaits {
 
 /// Says what most of the ranks' waiting was for: "network", or the kind of work in which the
 /// straggler, the rank with the largest total, took longer: "load", "update" or "other". Empty if
-/// nobody has waited. `network_s` is summed over the ranks.
+/// no rank has waited. `network_s` is summed over the ranks.
 MILLRACE_PRIVATE_API std::string cause_of_waits(const std::vector<PeerWait>& late,
                                                 double network_s);
 /// Returns the rank that the others have waited for most; 0 if they have not waited.

@@ -41,7 +41,7 @@ Schedule::Schedule(ScheduleOptions options, std::uint64_t updates, std::uint64_t
     throw UsageError("train.milestones must increase");
   if (warmup_ > 0 && warmup_ >= updates_)
     throw UsageError("train.warmup takes " + std::to_string(warmup_) +
-                         " optimiser steps, the run has " + std::to_string(updates_),
+                         " optimizer steps, the run has " + std::to_string(updates_),
                      "warm up for fewer epochs, or train for more");
   if (options_.min_lr > options_.lr)
     throw UsageError("train.min_lr is above train.lr", "the schedule ends at train.min_lr");

@@ -24,17 +24,17 @@ struct ScheduleOptions {
 };
 
 /// torch.optim.lr_scheduler's StepLR, MultiStepLR, CosineAnnealingLR and OneCycleLR in closed form,
-/// advanced after every optimiser step. StepLR and MultiStepLR change between epochs. Warm-up is
+/// advanced after every optimizer step. StepLR and MultiStepLR change between epochs. Warm-up is
 /// LinearLR before the schedule, which then covers the remaining steps. OneCycleLR has its defaults
 /// (rises over the first 30% from lr/25, falls to lr/250000, both by cosines), and does not change
 /// the momentum.
 class MILLRACE_PRIVATE_API Schedule {
  public:
-  /// `updates` are the optimiser steps of the whole run, `updates_per_epoch` those of an epoch.
+  /// `updates` are the optimizer steps of the whole run, `updates_per_epoch` those of an epoch.
   /// Throws UsageError for contradictory options.
   Schedule(ScheduleOptions options, std::uint64_t updates, std::uint64_t updates_per_epoch);
 
-  /// Returns the rate of an optimiser step, counted from 0 over all epochs.
+  /// Returns the rate of an optimizer step, counted from 0 over all epochs.
   double at(std::uint64_t update) const;
 
  private:
@@ -43,7 +43,7 @@ class MILLRACE_PRIVATE_API Schedule {
   ScheduleOptions options_;
   std::uint64_t updates_;
   std::uint64_t updates_per_epoch_;
-  std::uint64_t warmup_;  ///< in optimiser steps
+  std::uint64_t warmup_;  ///< in optimizer steps
 };
 
 /// Early stopping: ends a run whose evaluations have stopped improving, by the rule of Keras's and
@@ -65,7 +65,7 @@ struct EarlyStoppingState {
 };
 
 /// Returns the state after an epoch's evaluation. A value that is not finite is no improvement. An
-/// epoch that a resumed run evaluates once more leaves the state unchanged.
+/// epoch that a resumed run evaluates again leaves the state unchanged.
 MILLRACE_PRIVATE_API EarlyStoppingState with_epoch(EarlyStoppingState state,
                                                    const EarlyStoppingOptions& options,
                                                    std::uint32_t epoch,

@@ -59,11 +59,11 @@ struct TrainCounts {
 /// A step's facts that the loop knows and a strategy needs.
 struct StepContext {
   std::uint64_t step = 0;  ///< number of batches before it, over all epochs
-  /// Samples of all batches that share an optimiser step (train.accumulate), over all ranks.
+  /// Samples of all batches that share an optimizer step (train.accumulate), over all ranks.
   std::int64_t window_samples = 0;
   bool opens = true;    ///< first of those batches
-  bool updates = true;  ///< last of those batches: the optimiser acts after it
-  double lr = 0.01;     ///< learning rate of that optimiser step
+  bool updates = true;  ///< last of those batches: the optimizer acts after it
+  double lr = 0.01;     ///< learning rate of that optimizer step
   bool stop = false;    ///< this process was asked to stop
 };
 
@@ -72,7 +72,7 @@ struct DeviceParts {
   base::Clock::Ticks forward = 0;
   base::Clock::Ticks backward = 0;
   base::Clock::Ticks graph = 0;  ///< forward and backward as one CUDA graph, which has no events
-  base::Clock::Ticks step = 0;   ///< the optimiser's, and the copy of the loss
+  base::Clock::Ticks step = 0;   ///< the optimizer's, and the copy of the loss
 
   DeviceParts& operator+=(const DeviceParts& other) {
     forward += other.forward;
@@ -104,7 +104,7 @@ class Strategy {
   virtual ~Strategy() = default;
 
   /// Runs forward and backward on one batch, which may be empty (count() is 0), then the
-  /// optimiser's step if the place says so. Gives the batch back as soon as it is no longer read.
+  /// optimizer's step if the place says so. Gives the batch back as soon as it is no longer read.
   /// Enters h2d, forward, backward, step, peer_wait and device_wait on `spans` as it goes, and
   /// leaves it in the last of them. With the sync clock the device has then finished; with the
   /// async one up to train.inflight steps, including this one, may be in flight. Throws RunError
@@ -170,7 +170,7 @@ class Strategy {
     if (const Snapshot write = snapshot()) write(folder);
   }
   /// Restores what a snapshot wrote: the next step has the same bits (contract Exact resumption).
-  /// Throws DataError with the file if it is truncated or belongs to another model or optimiser.
+  /// Throws DataError with the file if it is truncated or belongs to another model or optimizer.
   virtual void restore(const std::filesystem::path& folder) = 0;
   /// Returns the xxh3 of all parameters and buffers in the order of their names, as 16 hex digits.
   virtual std::string parameters_hash() = 0;
@@ -239,7 +239,7 @@ struct StrategyOptions {
   /// Size of the batches whose forward and backward pass is captured as a CUDA graph; 0: none. For
   /// `single` on a CUDA device.
   std::int64_t graph_samples = 0;
-  bool graph_step = false;   ///< the optimiser's step belongs to that graph
+  bool graph_step = false;   ///< the optimizer's step belongs to that graph
   int inflight = 0;          ///< most steps in flight on the device; 0: sync clock
   bool device_parts = true;  ///< record events between the parts of a step on a device
 };

@@ -27,7 +27,7 @@ void* library() {
     if (opened == nullptr) {
       const char* reason = dlerror();
       throw DeviceError(std::string("LibTorch cannot be loaded: ") +
-                            (reason != nullptr ? reason : "libmillrace_torch.so is not there"),
+                            (reason != nullptr ? reason : "libmillrace_torch.so is missing"),
                         "configure with MILLRACE_TORCH=ON (bash tools/quickstart does), or use "
                         "train.device=simulated");
     }

@@ -36,7 +36,7 @@ std::vector<Param> strategy_keys() {
 
 std::vector<Param> optimizer_keys() {
   return {
-      Param::choice("train.optimizer", "sgd", {"sgd", "adam", "adamw"}, "optimiser"),
+      Param::choice("train.optimizer", "sgd", {"sgd", "adam", "adamw"}, "optimizer"),
       Param::number("train.lr", 0.01, 0, kAny, "learning rate: the peak of the schedule"),
       Param::number("train.momentum", 0.9, 0, 1, "sgd: momentum"),
       Param::boolean("train.nesterov", false, "sgd: Nesterov momentum"),

@@ -86,7 +86,7 @@ struct TrainOptions {
   std::uint64_t eval_every = 1;        ///< in epochs; 0: only at the end
   std::uint64_t checkpoint_every = 0;  ///< in steps; epochs and the run always end with one
   std::int64_t batch = 1;              ///< samples per batch, over all ranks
-  std::uint64_t accumulate = 1;        ///< batches per optimiser step; an epoch's end closes it
+  std::uint64_t accumulate = 1;        ///< batches per optimizer step; an epoch's end closes it
   ScheduleOptions schedule;            ///< covers all epochs, even if `steps` ends the run early
   EarlyStoppingOptions stopping;       ///< of train.early_stopping
   Position from;                       ///< position of an earlier run with the same options
@@ -114,7 +114,7 @@ struct TrainResult {
 class MILLRACE_PRIVATE_API Trainer {
  public:
   /// Calls `make_eval_loader` once per evaluation. Setting `stop` (and interrupting the loader)
-  /// ends the run after the current optimiser step. Throws UsageError for a schedule that does not
+  /// ends the run after the current optimizer step. Throws UsageError for a schedule that does not
   /// fit the run.
   Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, measure::SpanClock& spans,
           TrainOptions options, std::function<std::unique_ptr<Loader>()> make_eval_loader,
@@ -142,7 +142,7 @@ class MILLRACE_PRIVATE_API Trainer {
   void run_epoch();
   bool train_step(std::uint32_t epoch);
   StepContext place_of(std::uint64_t step) const;
-  /// Return the optimiser steps within `steps` steps of one epoch, and of the whole run.
+  /// Return the optimizer steps within `steps` steps of one epoch, and of the whole run.
   std::uint64_t rounded_up(std::uint64_t steps) const;
   std::uint64_t updates(std::uint64_t steps) const;
   void checkpoint(bool best);

@@ -329,10 +329,10 @@ std::string threads_text(const BoundFigures& figures) {
 
 }  // namespace
 
-BoundVerdict judge(const BoundFigures& figures) {
+BoundVerdict classify(const BoundFigures& figures) {
   if (figures.steps && *figures.steps < kStepsForVerdict) return too_short(figures);
   BoundVerdict verdict;
-  const bool disturbed = figures.others && *figures.others > kMostOthers;
+  const bool disturbed = figures.others && *figures.others > kMaxOthers;
   const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);
   const double all = load + figures.update_s;
   verdict.load_share = all > 0 ? load / all : 0;

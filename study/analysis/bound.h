@@ -91,7 +91,7 @@ inline constexpr std::uint64_t kStepsForVerdict = 20;
 /// Largest share of the machine's CPU time, 0..1, that other programs and the hypervisor may take
 /// during a run. Above it they may be its bound, and a run of a verification is void: no ratio uses
 /// it. Fixed, so that no result can move it.
-inline constexpr double kMostOthers = 0.1;
+inline constexpr double kMaxOthers = 0.1;
 /// 90th percentile of updates over their median from which their time varies.
 inline constexpr double kVaries = 2;
 
@@ -135,7 +135,7 @@ struct BoundVerdict {
 };
 
 /// Returns `too_short` for fewer than kStepsForVerdict steps. Returns `others` where other programs
-/// took more than kMostOthers of the machine and either threads that waited for a core are the
+/// took more than kMaxOthers of the machine and either threads that waited for a core are the
 /// largest part of load that binds, or updates vary (kVaries) while load does not bind.
 ///
 /// Otherwise returns `device` if load is less than a tenth of load + update. Without workers load
@@ -147,6 +147,6 @@ struct BoundVerdict {
 /// of load. Queue time is charged to the stages that kept the workers busy meanwhile, and to
 /// overhead as far as the workers were idle. Start-up, epoch boundary and handover count as
 /// overhead.
-BoundVerdict judge(const BoundFigures& figures);
+BoundVerdict classify(const BoundFigures& figures);
 
 }  // namespace millrace::study

@@ -104,7 +104,7 @@ void name_bound(const ProfileFacts& facts, Conclusion& all) {
   const bool near = std::any_of(lowest.near.begin(), lowest.near.end(),
                                 [&](const Ceiling& one) { return one.name == run; });
   const bool fits = run.empty() || run == lowest.name || near;
-  if (run == name_of(Bottleneck::others) || (!fits && facts.others > kMostOthers)) {
+  if (run == name_of(Bottleneck::others) || (!fits && facts.others > kMaxOthers)) {
     name_others(facts, lowest, all);
   } else if (!fits || near) {
     name_two(facts, lowest, run, all);

@@ -59,7 +59,7 @@ struct Conclusion {
 
 /// Draws the conclusion from the facts. The lowest ceiling and the run's waits have to name the
 /// same resource. Where they do not, or where another ceiling is within kCrossing of the lowest,
-/// the bound is between two. Where other programs took more than kMostOthers of the machine and the
+/// the bound is between two. Where other programs took more than kMaxOthers of the machine and the
 /// waits do not fit the ceilings, or the waits themselves name them, they are the bound.
 ///
 /// An interval holds the ratios of replays with all demands of loading at either end of their own

@@ -13,7 +13,7 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Demands below this are rounding errors (less than one cycle).
 constexpr double kNothing = 1e-12;
-/// Duration of a work unit that the loader aims at (pipeline/loader/loader.cpp).
+/// Duration of a range of samples that the loader aims at (pipeline/loader/loader.cpp).
 constexpr double kUnitS = 200e-6;
 
 enum class Work { stage, update, host };
@@ -40,7 +40,7 @@ struct Thread {
 };
 
 /// Samples [first, first + count) of one batch.
-struct Unit {
+struct SampleRange {
   std::uint64_t ordinal = 0;
   std::int64_t first = 0, count = 0;
   std::int64_t claimed = 0, read = 0;  ///< by the I/O threads
@@ -83,11 +83,11 @@ class Simulation {
   /// A worker, an I/O thread, or the trainer as its own worker.
   struct SimThread {
     Thread thread;
-    Unit* unit = nullptr;
+    SampleRange* range = nullptr;
     std::int64_t place = 0;  ///< current sample's index in the batch
     enum class At { reading, waiting, working } at = At::reading;
     double begin = 0;  ///< start of the read
-    double unit_begin = 0;
+    double range_begin = 0;
   };
   struct Batch {
     std::int64_t missing = 0;
@@ -104,9 +104,9 @@ class Simulation {
   void open_batches();
   void hand_out();
   void advance();
-  void begin_unit(SimThread& sim, Unit* unit);
+  void begin_range(SimThread& sim, SampleRange* range);
   void begin_sample(SimThread& sim);
-  /// Starts the next phase. Returns false once the unit is done.
+  /// Starts the next phase. Returns false once the range is done.
   bool next_phase(SimThread& sim);
   void worker_ended(SimThread& worker);
   void reader_ended(SimThread& reader);
@@ -129,11 +129,11 @@ class Simulation {
   SimThread trainer_;
   std::vector<Thread> helpers_;  ///< the other threads of an update on the CPU
   std::vector<SimThread> workers_, readers_;
-  std::deque<Unit> units_;  ///< every unit so far: the queues below hold pointers into it
-  std::deque<Unit*> to_read_, to_work_;
+  std::deque<SampleRange> ranges_;  ///< every range so far: the queues below hold pointers into it
+  std::deque<SampleRange*> to_read_, to_work_;
   std::vector<std::int64_t> missing_;  ///< samples not yet done, by slot
   std::uint64_t issued_ = 0, freed_ = 0;
-  double cost_ = 0;  ///< wall time per sample of the last unit
+  double cost_ = 0;  ///< wall time per sample of the last range
 
   At at_ = At::blocked;
   std::uint64_t step_ = 0;
@@ -195,8 +195,8 @@ void Simulation::open_batches() {
     missing_[issued_ % slots_] = count;
     const std::int64_t size = unit_size(count);
     for (std::int64_t first = 0; first < count; first += size) {
-      units_.push_back({issued_, first, std::min(size, count - first), 0, 0});
-      (readers_.empty() ? to_work_ : to_read_).push_back(&units_.back());
+      ranges_.push_back({issued_, first, std::min(size, count - first), 0, 0});
+      (readers_.empty() ? to_work_ : to_read_).push_back(&ranges_.back());
     }
   }
 }
@@ -204,45 +204,45 @@ void Simulation::open_batches() {
 void Simulation::hand_out() {
   for (SimThread& reader : readers_) {
     if (!reader.thread.idle() || to_read_.empty()) continue;
-    Unit* unit = to_read_.front();
-    reader.unit = unit;
-    reader.place = unit->first + unit->claimed++;
-    if (unit->claimed == unit->count) to_read_.pop_front();
+    SampleRange* range = to_read_.front();
+    reader.range = range;
+    reader.place = range->first + range->claimed++;
+    if (range->claimed == range->count) to_read_.pop_front();
     begin_sample(reader);
   }
   for (SimThread& worker : workers_) {
     if (!worker.thread.idle() || to_work_.empty()) continue;
-    begin_unit(worker, to_work_.front());
+    begin_range(worker, to_work_.front());
     to_work_.pop_front();
   }
 }
 
 double Simulation::deadline(const SimThread& sim) {
-  const double bytes = in_.bytes[pick(sim.unit->ordinal, sim.place, in_.bytes.size())];
+  const double bytes = in_.bytes[pick(sim.range->ordinal, sim.place, in_.bytes.size())];
   return disk_.finish(sim.begin, bytes);
 }
 
-void Simulation::begin_unit(SimThread& sim, Unit* unit) {
-  sim.unit = unit;
-  sim.place = unit->first;
-  sim.unit_begin = now_;
+void Simulation::begin_range(SimThread& sim, SampleRange* range) {
+  sim.range = range;
+  sim.place = range->first;
+  sim.range_begin = now_;
   begin_sample(sim);
 }
 
 void Simulation::begin_sample(SimThread& sim) {
   sim.begin = now_;
-  const bool read_already = !readers_.empty() && sim.unit->read == sim.unit->count;
-  if (!reads_wait() || read_already) {  // nothing to wait for: runs the whole unit at once
+  const bool read_already = !readers_.empty() && sim.range->read == sim.range->count;
+  if (!reads_wait() || read_already) {  // nothing to wait for: runs the whole range at once
     sim.at = SimThread::At::working;
     double cpu = read_already ? 0 : in_.read_s;
     if (!readers_.empty() && !read_already) {
       sim.thread.run(Work::stage, cpu);
       return;
     }
-    cpu *= static_cast<double>(sim.unit->count);
-    for (std::int64_t i = 0; i < sim.unit->count; ++i)
-      cpu += demand(sim.unit->ordinal, sim.unit->first + i);
-    sim.place = sim.unit->first + sim.unit->count - 1;
+    cpu *= static_cast<double>(sim.range->count);
+    for (std::int64_t i = 0; i < sim.range->count; ++i)
+      cpu += demand(sim.range->ordinal, sim.range->first + i);
+    sim.place = sim.range->first + sim.range->count - 1;
     sim.thread.run(Work::stage, cpu);
     return;
   }
@@ -258,10 +258,10 @@ bool Simulation::next_phase(SimThread& sim) {
       return true;
     case SimThread::At::waiting:
       sim.at = SimThread::At::working;
-      sim.thread.run(Work::stage, demand(sim.unit->ordinal, sim.place));
+      sim.thread.run(Work::stage, demand(sim.range->ordinal, sim.place));
       return true;
     case SimThread::At::working:
-      if (++sim.place == sim.unit->first + sim.unit->count) return false;
+      if (++sim.place == sim.range->first + sim.range->count) return false;
       begin_sample(sim);
       return true;
   }
@@ -270,8 +270,8 @@ bool Simulation::next_phase(SimThread& sim) {
 
 void Simulation::worker_ended(SimThread& worker) {
   if (next_phase(worker)) return;
-  cost_ = (now_ - worker.unit_begin) / static_cast<double>(worker.unit->count);
-  missing_[worker.unit->ordinal % slots_] -= worker.unit->count;
+  cost_ = (now_ - worker.range_begin) / static_cast<double>(worker.range->count);
+  missing_[worker.range->ordinal % slots_] -= worker.range->count;
 }
 
 void Simulation::reader_ended(SimThread& reader) {
@@ -279,15 +279,15 @@ void Simulation::reader_ended(SimThread& reader) {
     next_phase(reader);
     return;
   }
-  if (++reader.unit->read == reader.unit->count) to_work_.push_back(reader.unit);
+  if (++reader.range->read == reader.range->count) to_work_.push_back(reader.range);
 }
 
 void Simulation::begin_load() {
   span_begin_ = now_;
   if (workers_.empty()) {
     at_ = At::making;
-    units_.assign(1, {step_, 0, count_of(step_), 0, 0});
-    begin_unit(trainer_, &units_.back());
+    ranges_.assign(1, {step_, 0, count_of(step_), 0, 0});
+    begin_range(trainer_, &ranges_.back());
     return;
   }
   at_ = At::blocked;

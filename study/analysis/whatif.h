@@ -176,7 +176,7 @@ struct TimedRun {
   double others = 0;  ///< share of the machine's CPU time that others took; NaN: unknown
 
   /// An unknown share does not make a run void.
-  bool is_void() const { return others > kMostOthers; }
+  bool is_void() const { return others > kMaxOthers; }
 };
 
 /// Changes in the order in which each block runs them.

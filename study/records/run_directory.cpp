@@ -74,7 +74,7 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
             "choose a directory on a file system with locks: --run DIR");
       if (std::chrono::steady_clock::now() >= deadline)
         throw UsageError(
-            fmt::format("{} is in use: {} writes there", directory.string(), holder(file.get())),
+            fmt::format("{} is in use: {} writes to it", directory.string(), holder(file.get())),
             "wait until it has ended, or choose another directory: --run DIR");
       std::this_thread::sleep_for(20ms);
     }
@@ -128,7 +128,7 @@ void refuse_what_is_no_run(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return;
   if (!fs::is_directory(path, error))
-    throw UsageError(fmt::format("--run {}: there is a file of that name", path.string()),
+    throw UsageError(fmt::format("--run {}: a file of that name exists", path.string()),
                      "choose another directory");
   if (!fs::exists(path / "config.toml", error) && !fs::exists(path / "sweep.json", error) &&
       !is_unused(path))

@@ -382,7 +382,7 @@ FolderResults results_of(const std::vector<const FolderRun*>& runs) {
 /// Returns the table of a group of runs: results, state, then the keys that people vary or that
 /// explain results.
 ReportTable folder_table(const std::vector<const FolderRun*>& runs) {
-  constexpr std::size_t kMostKeys = 8;
+  constexpr std::size_t kMaxKeys = 8;
   ReportTable table{.id = "runs",
                     .title = "The runs",
                     .caption = "Results, then the keys that differ.",
@@ -395,7 +395,7 @@ ReportTable folder_table(const std::vector<const FolderRun*>& runs) {
     kinds |= run->kind != "run";
   }
   const FolderResults results = results_of(runs);
-  const RunColumns columns = run_columns(config_table(configs), results.values, kMostKeys);
+  const RunColumns columns = run_columns(config_table(configs), results.values, kMaxKeys);
   const bool rest = std::any_of(columns.rest.begin(), columns.rest.end(),
                                 [](const std::string& text) { return !text.empty(); });
   const auto extend = [](std::vector<std::string>& to, const std::vector<std::string>& more) {
@@ -550,7 +550,7 @@ void add_folder_tables(const std::vector<FolderRun>& runs, Report& report) {
 }  // namespace
 
 Report folder_report(const fs::path& folder) {
-  constexpr std::size_t kMostPoints = 100;
+  constexpr std::size_t kMaxPoints = 100;
   const std::vector<fs::path> runs = runs_below(folder);
   const std::vector<std::string> names = names_of(runs);
   Report report;
@@ -564,7 +564,7 @@ Report folder_report(const fs::path& folder) {
   make_distinct(report.figures);
   for (Figure& figure : report.figures)
     for (Series& series : figure.series)
-      if (figure.kind == FigureKind::line) thin(series, kMostPoints);
+      if (figure.kind == FigureKind::line) thin(series, kMaxPoints);
   return report;
 }
 

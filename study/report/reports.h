@@ -32,7 +32,7 @@ struct Predictions {
 };
 
 /// Reads all rows and keeps the `most` most confidently wrong images. Throws DataError with the row
-/// that is damaged, or if the file is no table of predictions.
+/// that is damaged, or if the file is not a table of predictions.
 Predictions read_predictions(const std::filesystem::path& file, std::size_t most);
 
 // Figures and tables of a run's ranks.

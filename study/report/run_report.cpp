@@ -252,7 +252,7 @@ void add_notes(const Json& summary, const JsonLines& epochs, const StepTable& st
                Report& report) {
   if (const std::string state = state_of(summary); state != "finished")
     report.notes.insert(report.notes.begin(), state);
-  if (const double others = number_at(summary, {"others_busy"}); others > kMostOthers)
+  if (const double others = number_at(summary, {"others_busy"}); others > kMaxOthers)
     report.notes.push_back(fmt::format(
         "other programs took {} of the machine during this run, so its times are partly theirs",
         base::percent(others)));

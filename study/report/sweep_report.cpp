@@ -183,16 +183,16 @@ std::vector<Figure> accuracy_over_speed(const SweepTable& table) {
 
 /// Returns the distribution of the step time of each row, over all repeats.
 std::vector<Figure> step_ridge(const fs::path& sweep, const SweepTable& table) {
-  constexpr std::size_t kMostRows = 24;
+  constexpr std::size_t kMaxRows = 24;
   std::vector<Series> rows;
-  for (std::size_t row = 0; row < std::min(table.rows.size(), kMostRows); ++row) {
+  for (std::size_t row = 0; row < std::min(table.rows.size(), kMaxRows); ++row) {
     Quantiles steps;
     for (std::size_t repeat = 0; repeat < table.runs[row].size(); ++repeat)
       steps.add(read_steps(run_of(sweep, table, row, repeat) / "steps.csv").step);
     for (Series& one : distribution(row_name(table, row), steps)) rows.push_back(std::move(one));
   }
   std::string caption = "Load + update of each step, over all repeats.";
-  if (table.rows.size() > kMostRows) caption += fmt::format(" The first {} rows.", kMostRows);
+  if (table.rows.size() > kMaxRows) caption += fmt::format(" The first {} rows.", kMaxRows);
   return ridge({.id = "step-distribution",
                 .title = "Distribution of the step time",
                 .caption = std::move(caption)},

@@ -251,10 +251,10 @@ std::optional<BlockClaim> BlockClaim::take(const BlockLog& log, int number, Json
   about["owner"] = to_json(this_owner());
   Json entry{{"kind", "claim"}, {"attempt", number}};
   entry.update(about);
-  // The folder precedes the claim, so that no claim stands where there is no room for its runs.
+  // The folder precedes the claim, so that nothing is claimed where there is no room for its runs.
   BlockClaim claim(log, number, std::move(about));
   fs::create_directories(claim.folder() / "runs");
-  // The heartbeat does too: whoever sees the claim sees a heartbeat.
+  // The heartbeat does too: a host that sees the claim sees a heartbeat.
   claim.create_heartbeat();
   claim.beaten_ = Clock::now();
   if (!log.add(number, entry)) return {};

@@ -69,7 +69,7 @@ class BlockLog {
   const std::filesystem::path& folder() const { return folder_; }
   /// Returns the entries in order. Throws DataError for a damaged one.
   std::vector<BlockEntry> entries() const;
-  /// Returns the last entry; none if nobody has claimed the block yet.
+  /// Returns the last entry; none if the block has not been claimed yet.
   std::optional<BlockEntry> last() const;
   /// Adds entry `number`. Returns false if it exists already. Throws RunError if the file system
   /// cannot link files.
@@ -82,7 +82,7 @@ class BlockLog {
   /// monotonic clock and only while this process runs, so that neither the clocks of other hosts
   /// nor a suspension count. A claimant without any heartbeat is given kUnseenPatience at least:
   /// the cache of a network file system may hide a new file for a minute. The observation begins
-  /// with the first heartbeat that can be read; one that cannot be read is no beat. `pause` is
+  /// with the first heartbeat that can be read; one that cannot be read does not count. `pause` is
   /// called at each look and returns false to end the watch: the claimant then counts as beating.
   Observation watch(const BlockEntry& claim, std::chrono::milliseconds patience,
                     const std::function<bool()>& pause = {}) const;

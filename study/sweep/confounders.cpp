@@ -35,7 +35,7 @@ constexpr Setting kSettings[] = {{"threads", "train.threads"},
                                  {"world_size", "train.ranks"},
                                  {"simd"},
                                  {"host"}};
-constexpr std::size_t kMostValues = 6;  ///< that a remark lists by row
+constexpr std::size_t kMaxValues = 6;  ///< that a remark lists by row
 
 /// Returns the keys that cells set differently. A recipe stands for all keys and is named "".
 std::set<std::string> swept_keys(const SweepDesign& design) {
@@ -141,7 +141,7 @@ namespace {
 
 std::string remark_text(const Confounder& confounder, const std::string& compared) {
   std::vector<std::string> values = confounder.values;
-  if (values.size() > kMostValues) {
+  if (values.size() > kMaxValues) {
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
   }

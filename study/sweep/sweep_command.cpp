@@ -131,7 +131,7 @@ double number_in_output(const CommandMetric& metric, const fs::path& out, const 
         fmt::format("the output is in {}", out.parent_path().string()));
   const auto value = number_of(*found);
   if (!value)
-    throw UsageError(fmt::format("--metric '{}': '{}' is no number", metric.metric.name, *found),
+    throw UsageError(fmt::format("--metric '{}': '{}' is not a number", metric.metric.name, *found),
                      "put parentheses around the number alone, as in 'loss=([0-9.]+)'");
   return *value;
 }
@@ -235,7 +235,7 @@ void check_placeholders(const SweepCommand& command, const SweepDesign& design) 
         throw UsageError(fmt::format("{}={}: every run has its own {{{}}}", name, value, name),
                          "choose another name for the key");
       if (name_at(name, 0) != name.size())
-        throw UsageError(fmt::format("{}={}: {} is no name for a placeholder", name, value, name),
+        throw UsageError(fmt::format("{}={}: {} cannot name a placeholder", name, value, name),
                          "names have letters, digits, '_', '-' and '.', and begin with a letter");
       if (!used.contains(name))
         throw UsageError(

@@ -31,7 +31,7 @@ CommandMetric command_metric(const std::string& text);
 
 /// Returns the last match in a program's stdout or, if that has none, in its stderr: the first
 /// group if there is one. Of lines that are longer than 4096 bytes only the last 4096 are searched.
-/// Throws UsageError if nothing matches, or if the match is no number.
+/// Throws UsageError if nothing matches, or if the match is not a number.
 double number_in_output(const CommandMetric& metric, const std::filesystem::path& out,
                         const std::filesystem::path& err);
 

@@ -119,7 +119,7 @@ std::vector<SweepMetric> sweep_metrics(const std::string& names) {
   for (std::string name; std::getline(in, name, ',');) {
     for (const SweepMetric& metric : metrics)
       if (metric.name == name)
-        throw UsageError(fmt::format("--metric {}: {} stands there twice", names, name),
+        throw UsageError(fmt::format("--metric {}: {} is named twice", names, name),
                          "name each metric once");
     metrics.push_back(sweep_metric(name));
   }

@@ -120,7 +120,7 @@ void add_figures(const std::filesystem::path& runs, SweepRecord& record,
 }  // namespace millrace::study
 
 // Index over the runs of a sweep, in SQLite (index.sqlite), for questions in SQL. It is derived
-// from the runs' own files and made anew by every process: opening a database runs what its schema
+// from the runs' own files and rebuilt by every process: opening a database runs what its schema
 // says and what its journal names, and the sweep's directory may be a stranger's.
 
 struct sqlite3;

@@ -257,12 +257,12 @@ std::string identical_text(const SweepTable& table, std::size_t row, const Sweep
     return run.figure(metric.name) == first;
   });
   if (!constant)
-    return "identical runs: in each block it computes what its reference does, which is no test";
+    return "identical runs: in each block it computes what its reference does, so it tests nothing";
   return metric.is_share ? fmt::format(
                                "{} in every run: accuracy is at chance, or the runs are identical; "
-                               "that is no equivalence",
+                               "that shows no equivalence",
                                number(column_of(metric.name), first))
-                         : "the same figure in every run: that is no equivalence";
+                         : "the same figure in every run: that shows no equivalence";
 }
 
 /// Explains verdicts, and names the rows that are too noisy for one.

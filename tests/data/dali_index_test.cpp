@@ -205,7 +205,7 @@ TEST(DaliIndex, ComparesAllHeadersIfItIsOlderThanTheArchive) {
   set_time(folder.path("a.idx"), 1'000'001);
   open_set(file, IndexUse::require);  // no header of that member is read
   set_time(folder.path("a.idx"), 999'999);
-  expect_data_error({"a.idx", "'cat/1234.jpg' is there, it lists 'cat/0007.jpg'"},
+  expect_data_error({"a.idx", "the archive has 'cat/1234.jpg', it lists 'cat/0007.jpg'"},
                     [&] { open_set(file, IndexUse::require); });
   const std::vector<std::string> problems = tools::check_indexes(file);
   ASSERT_EQ(problems.size(), 1u);

@@ -267,7 +267,7 @@ TEST(Imgcodecs, LimitsAreCheckedBeforeDecoding) {
   expect_data_error({"png: 65606x1: sides of more than 65535 pixels"},
                     [&] { decoded(file, 1, kNoLimit); });
   file[17] = file[19] = 0;
-  expect_data_error({"png: 0x1 pixels is no image"}, [&] { decoded(file, 1, kNoLimit); });
+  expect_data_error({"png: 0x1 pixels is not an image"}, [&] { decoded(file, 1, kNoLimit); });
 }
 
 TEST(Decode, UnknownBytesAreDescribed) {

@@ -18,7 +18,7 @@ namespace {
 
 using test::Bytes;
 
-constexpr std::uint64_t kMostPixels = 100'000'000;
+constexpr std::uint64_t kMaxTestPixels = 100'000'000;
 
 Draw draws(std::uint32_t number) {
   return Draw(base::stream({12, 0, number}, base::op_id("jpeg")));
@@ -40,7 +40,7 @@ struct Part {
 
 Outcome outcome(DecodeScratch& scratch, const Bytes& file, const Part& part) {
   try {
-    const Size size = scratch.open(file, kMostPixels).size;
+    const Size size = scratch.open(file, kMaxTestPixels).size;
     const auto scaled = [&](int side) { return (side + (1 << part.scale) - 1) >> part.scale; };
     const Rect all{0, 0, scaled(size.width), scaled(size.height)};
     const Rect rect = part.rect.x1 > part.rect.x0 ? part.rect : all;
@@ -242,7 +242,7 @@ TEST(JpegEntropy, ScansThatNoEncoderWrites) {
     const Bytes file = test::file_of(scan);
     if (!pair.expect_ours_or_refused(file)) continue;
     ++decoded;
-    const Size size = scratch.open(file, kMostPixels).size;
+    const Size size = scratch.open(file, kMaxTestPixels).size;
     for (int k = 0; k < 3; ++k) pair.expect_ours_or_refused(file, random_part(size, draw));
   }
   EXPECT_GT(decoded, 120);
@@ -408,7 +408,7 @@ TEST(JpegEntropy, RealImagesAreDecodedAlike) {
     if (!entry.is_regular_file()) continue;
     SCOPED_TRACE(entry.path().filename().string());
     const Bytes file = test::read_bytes(entry.path());
-    const Size size = scratch.open(file, kMostPixels).stored;
+    const Size size = scratch.open(file, kMaxTestPixels).stored;
     pair.expect_equal(file);
     for (int i = 0; i < 3; ++i) pair.expect_equal(file, random_part(size, draw));
     ++images;

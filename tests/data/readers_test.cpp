@@ -23,9 +23,9 @@ TEST(OpenReader, RefusesUnknownReaderWithTheNearestName) {
     open_reader({"foldr", "x", "train", 0});
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "data.reader: no reader 'foldr'; there are idx, cifar, folder, tar, manifest, synthetic");
+    EXPECT_STREQ(error.what(),
+                 "data.reader: unknown reader 'foldr'; choose one of idx, cifar, folder, tar, "
+                 "manifest, synthetic");
     EXPECT_EQ(error.hint(), "did you mean folder?");
   }
 }

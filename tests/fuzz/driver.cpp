@@ -167,7 +167,8 @@ Options parsed(int count, char** arguments) {
     } else if (argument == "--write-seeds") {
       options.seeds_to = arguments[i];
     } else {
-      throw UsageError("there is no " + argument + ": --seconds, --seed, --write-seeds, or files");
+      throw UsageError("unknown argument " + argument +
+                       ": --seconds, --seed, --write-seeds, or files");
     }
   }
   return options;

@@ -11,7 +11,7 @@ import torch
 from torch.optim import lr_scheduler as schedulers
 
 LR = 0.4
-# name, its options, epochs, optimiser steps per epoch
+# name, its options, epochs, optimizer steps per epoch
 CASES = [
     dict(name="constant", epochs=2, per_epoch=3),
     dict(name="step", step_epochs=1, gamma=0.5, epochs=4, per_epoch=3),

@@ -1,6 +1,6 @@
 """Writes training.json: the losses of PyTorch's own training over 20 steps and more (contract Faithful training).
 
-One case per option: optimisers, label smoothing, clipping, averaged weights, accumulation; and whole models with
+One case per option: optimizers, label smoothing, clipping, averaged weights, accumulation; and whole models with
 batch norm. Mixed precision is separate: see mixed(). Weights come from the tensors' names (make_models.py), images
 and labels from the samples' numbers (make_lenet_losses.py), so that only the losses are stored. Run it with PyTorch
 2.11 and torchvision 0.26 on a CPU; the tests only read its result.

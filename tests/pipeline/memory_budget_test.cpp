@@ -29,11 +29,11 @@ TEST(Buffer, ASizeThatNoMemoryHoldsIsRefused) {
 TEST(MemoryBudget, EarlierSamplesComeFirst) {
   MemoryBudget budget(100, 5);
   ASSERT_EQ(budget.acquire(100, {7, 0}), 100u);
-  const std::vector<MemoryBudget::Place> places{{2, 0}, {1, 5}, {3, 1}, {1, 0}};
-  std::vector<MemoryBudget::Place> order;  // one sample at a time holds all of it
+  const std::vector<MemoryBudget::Turn> places{{2, 0}, {1, 5}, {3, 1}, {1, 0}};
+  std::vector<MemoryBudget::Turn> order;  // one sample at a time holds all of it
   {
     std::vector<std::jthread> threads;
-    for (const MemoryBudget::Place place : places)
+    for (const MemoryBudget::Turn place : places)
       threads.emplace_back([&budget, &order, place] {
         ASSERT_EQ(budget.acquire(100, place), 100u);
         order.push_back(place);
@@ -42,7 +42,7 @@ TEST(MemoryBudget, EarlierSamplesComeFirst) {
     wait_for_waiters(budget, places.size());
     budget.release(100);
   }
-  EXPECT_EQ(order, (std::vector<MemoryBudget::Place>{{1, 0}, {1, 5}, {2, 0}, {3, 1}}));
+  EXPECT_EQ(order, (std::vector<MemoryBudget::Turn>{{1, 0}, {1, 5}, {2, 0}, {3, 1}}));
 }
 
 TEST(MemoryBudget, ALaterOneDoesNotPassAnEarlierOneThatWaits) {

@@ -48,7 +48,7 @@ TEST(Loading, FoldersAndFilesAreLoadedOnce) {
 TEST(Loading, WhatIsMissingIsNamed) {
   const Folder folder;
   EXPECT_TRUE(says(message_of([] { plugin_files("/no/such/folder", "plugins.path"); }),
-                   "plugins.path: /no/such/folder is not there"));
+                   "plugins.path: /no/such/folder does not exist"));
   EXPECT_TRUE(says(message_of([&] { plugin_files(folder.path(), "MILLRACE_PLUGIN_PATH"); }),
                    "MILLRACE_PLUGIN_PATH: " + folder.path() + ": no plugin (*.so) in this folder"));
   const std::string text = folder.write("text.so", {'h', 'i'});

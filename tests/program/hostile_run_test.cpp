@@ -266,7 +266,7 @@ TEST_F(HostileRun, ARecordNamesNoFilesElsewhere) {
   write_file(result, entry.dump());
   write_file(in("run/blocks/0001/victim"), "stranger's");
   EXPECT_TRUE(refused(run({"sweep", in("run").string(), "--collect"}), 3,
-                      {"the result of block 1 is damaged", "../../victim is no run"}));
+                      {"the result of block 1 is damaged", "../../victim is not a run"}));
   EXPECT_EQ(read_file(in("victim")), "kept");
   entry = honest;
   entry["attempt"] = -1;
@@ -348,7 +348,7 @@ TEST_F(HostileRun, ItsRecipeIsNoFile) {
     options.cwd = in("");
     const Result result = run({"report", in("run").string(), "--md"}, options);
     ASSERT_TRUE(succeeded(result));
-    EXPECT_NE(result.out.find("there is no shipped recipe"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("no shipped recipe"), std::string::npos) << result.out;
   }
 }
 

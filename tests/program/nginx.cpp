@@ -50,8 +50,8 @@ std::string answer_at(int port, const std::string& path) {
     return {};
   std::string answer;
   char bytes[4096];
-  constexpr std::size_t kMost = 1 << 16;
-  while (answer.size() < kMost) {
+  constexpr std::size_t kMax = 1 << 16;
+  while (answer.size() < kMax) {
     const ssize_t count = recv(local.file, bytes, sizeof bytes, 0);
     if (count <= 0) break;
     answer.append(bytes, static_cast<std::size_t>(count));

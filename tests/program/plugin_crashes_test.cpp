@@ -132,7 +132,7 @@ TEST_F(PluginCrashes, FilesThatAreNoPluginsAreRefusedBeforeTheyAreLoaded) {
   write_file(x, whole.substr(0, 100));
   refuses(x, "cut short");
   write_file(x, "hello");
-  refuses(x, "no shared object");
+  refuses(x, "not a shared object");
   std::string other = whole;
   other[18] = 8;  // MIPS
   other[19] = 0;

@@ -238,8 +238,8 @@ TEST_F(Plugins, DefectsAreRefusedByNameBeforeAnythingRuns) {
            {"short_struct", "struct of 16 bytes"},
            {"null_function", "no function apply or levels"},
            {"bad_default", "default 2"},
-           {"duplicate_id", "id 'augmentations' is there already"},
-           {"duplicate_unit", "unit 'hflip' is there already"},
+           {"duplicate_id", "id 'augmentations' is already loaded"},
+           {"duplicate_unit", "unit 'hflip' is already loaded"},
            {"undefined_symbol", "undefined symbol"}}) {
     const std::string file = test_plugin("defect_" + defect);
     EXPECT_TRUE(refused(run(bench({path_of(file), "-q"})), 3, {file, reason}));

@@ -19,7 +19,7 @@ const std::vector<std::string>& spans() {
 class Records : public ProgramTest {
  protected:
   /// Returns column name -> values, without empty cells. The columns after `loss` are spans and get
-  /// the prefix "span "; the optimiser's span is step_s, because `step` is the counter.
+  /// the prefix "span "; the optimizer's span is step_s, because `step` is the counter.
   static std::map<std::string, std::vector<double>> columns(const fs::path& csv) {
     const auto rows = lines_of(read_file(csv));
     std::vector<std::string> names;

@@ -143,7 +143,7 @@ TEST_F(Studies, OptionsThatDoNotGoWithAFileAreRefused) {
                       {"loader.workers=0,1: a study's rows are in its file"}));
   EXPECT_TRUE(refused(run({"sweep", "s0", "--cell", "seed=1"}), 2, {"s0 has its own rows"}));
   EXPECT_TRUE(refused(run({"sweep", "mnist-lenet", "loader.workers=0,1", "--short"}), 2,
-                      {"--short", "no study file"}));
+                      {"--short", "not a study file"}));
 }
 
 }  // namespace

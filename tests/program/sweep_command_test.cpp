@@ -191,7 +191,7 @@ TEST_F(SweepCommand, MistakesThatOnlyARunShowsStopTheSweep) {
   EXPECT_TRUE(refused(run_here(sweep("echo {a}", {"a=1,2", "--metric", "loss=([0-9]+)"})), 2,
                       {"--metric 'loss=([0-9]+)'", "no line of the output matches"}, false));
   EXPECT_TRUE(refused(run_here(sweep("echo a{a}", {"a=1,2", "--metric", "a."})), 2,
-                      {"'a", "is no number"}, false));
+                      {"'a", "is not a number"}, false));
 }
 
 TEST_F(SweepCommand, ACorrectedMetricReadsTheRunsThatThereAre) {

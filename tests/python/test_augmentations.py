@@ -117,7 +117,7 @@ def test_an_exception_is_one_bad_sample(photos):
         for failure in loader.failures:
             assert failure.name.endswith(".jpg")
             assert re.fullmatch(r"fussy: ValueError: too \(test_augmentations.py:\d+\)", failure.reason)
-        with pytest.raises(mr.DataError, match=r"\.jpg: fussy: ValueError: too .*mend the function fussy"):
+        with pytest.raises(mr.DataError, match=r"\.jpg: fussy: ValueError: too .*fix the function fussy"):
             list(make(photos, [CROP, fussy], f"loader.workers={workers}"))
 
 
@@ -196,12 +196,12 @@ def test_a_new_definition_serves_new_loaders_only(photos):
 
 
 @pytest.mark.parametrize("make_one, message", [
-    (lambda: mr.augmentation(name="hflip")(lambda image: None), "there is an augmentation hflip already"),
+    (lambda: mr.augmentation(name="hflip")(lambda image: None), "augmentation hflip already exists"),
     (lambda: mr.augmentation(lambda image: None), "'<lambda>' cannot be the name"),
     (lambda: mr.augmentation(name="f", reach="far")(lambda image: None), "reach='far'.*pointwise, global"),
     (lambda: mr.augmentation(name="f")(lambda: None), "f does not take one or two arguments"),
     (lambda: mr.augmentation(name="f")(lambda a, b, c: None), "f does not take one or two arguments"),
-    (lambda: mr.augmentation(3), "cannot be the name|is no function"),
+    (lambda: mr.augmentation(3), "cannot be the name|is not a function"),
 ])
 def test_bad_definitions_are_refused(make_one, message):
     with pytest.raises(mr.UsageError, match=message):

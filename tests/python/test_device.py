@@ -210,7 +210,7 @@ def test_memory_that_cannot_be_locked_is_an_error(monkeypatch):
 
 @pytest.mark.parametrize("options, message", (
     ({"device": "cpu"}, "CUDA devices only"),
-    ({"device": "gpu0"}, "is no device"),
+    ({"device": "gpu0"}, "is not a device"),
     ({"device": "cuda", "numpy": True}, "arrays on a device are PyTorch's"),
 ))
 def test_other_devices_are_refused(options, message):

@@ -361,7 +361,7 @@ def test_a_state_of_another_recipe_is_rejected(overrides):
 
 
 @pytest.mark.parametrize("state, message", [
-    ({}, "no state of a pymillrace.Loader"),
+    ({}, "not the state of a pymillrace.Loader"),
     ({"version": 2}, "version 2"),
     ({"batch": 16}, "names batch 16"),
     ({"epoch": -1}, "names batch"),
@@ -428,7 +428,7 @@ def test_what_frameworks_read():
     loader = make("loader.drop_last=true", "loader.workers=1")
     assert (len(loader), loader.batch_size, loader.num_workers, loader.drop_last) == (15, 64, 1, True)
     assert len(loader.dataset) == 1000 and loader.dataset.split == "train"
-    with pytest.raises(mr.UsageError, match="there is no sample 1000"):
+    with pytest.raises(mr.UsageError, match="no sample 1000"):
         loader.dataset.name(1000)
     assert "15 batches of 64" in repr(loader)
 

@@ -94,17 +94,17 @@ def test_wrong_arguments_raise_errors_of_the_package(call, photos):
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: LOADER.set_epoch("1"), "epoch='1' is no whole number"),
+    (lambda: LOADER.set_epoch("1"), "epoch='1' is not a whole number"),
     (lambda: LOADER.set_epoch(2**70), "epoch=1180591620717411303424 is more than 4294967294"),
     (lambda: LOADER.load_state_dict({**STATE, "epoch": 2**70}), "epoch=1180591620717411303424 is more than"),
-    (lambda: LOADER.load_state_dict({**STATE, "batch": float("inf")}), "batch=inf is no whole number"),
+    (lambda: LOADER.load_state_dict({**STATE, "batch": float("inf")}), "batch=inf is not a whole number"),
     (lambda: LOADER.load_state_dict(None), "None.*give what state_dict"),
-    (lambda: LOADER.dataset.name("x"), "index='x' is no whole number"),
-    (lambda: LOADER.dataset.name(-1), "there is no sample -1"),
+    (lambda: LOADER.dataset.name("x"), "index='x' is not a whole number"),
+    (lambda: LOADER.dataset.name(-1), "no sample -1"),
     (lambda: LOADER.profile(10**5000), "samples=an object of type int is more than"),
     (lambda: make(numpy=None), "numpy=None is neither True nor False"),
     (lambda: make(keys=("x", "x")), "gives two parts of a batch one name"),
-    (lambda: first(mr.Folder("."), [CROP], batch=4, normalize=2), "normalize=2 is no mr.Normalize"),
+    (lambda: first(mr.Folder("."), [CROP], batch=4, normalize=2), "normalize=2 is not an mr.Normalize"),
     (lambda: first(mr.Folder("."), [mr.Resize(None)], batch=4), r"Resize\(size=None.* cannot be written in a recipe"),
     (lambda: first(mr.Folder(3), [CROP], batch=4), r"Folder\(path=3.* cannot be written in a recipe"),
     (lambda: first("mnist-lenet", "data.path=a\0b"), "contains a zero byte"),
@@ -141,7 +141,7 @@ def test_memory_that_is_short_is_an_error_of_the_run(photos):
         except mr.RunError as error:
             print(error)
     """, photos.path)
-    assert done.stdout.startswith("there is not enough memory for the batches"), done.stderr
+    assert done.stdout.startswith("not enough memory for the batches"), done.stderr
 
 
 def test_a_launchers_variable_that_is_no_number_is_remarked(monkeypatch):

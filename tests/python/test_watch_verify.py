@@ -242,7 +242,7 @@ def test_predictions_lie_on_the_disk_before_a_change_runs(tmp_path, monkeypatch)
 
 def test_the_rules_are_those_of_the_programs_profile():
     folder = Path(__file__).parents[2] / "study/analysis"
-    for header, name, value in (("bound.h", "kMostOthers", verify.MOST_OTHERS),
+    for header, name, value in (("bound.h", "kMaxOthers", verify.MOST_OTHERS),
                                 ("whatif.h", "kCountedEffect", verify.COUNTED_EFFECT)):
         assert float(re.search(rf"{name} = ([0-9.]+);", (folder / header).read_text())[1]) == value
 

@@ -64,7 +64,7 @@ TEST(Schedule, BeyondTheRunItKeepsTheLastRate) {
   }
 }
 
-/// Returns the message for options of `updates` optimiser steps, 10 per epoch, modified by
+/// Returns the message for options of `updates` optimizer steps, 10 per epoch, modified by
 /// `change`.
 template <class Change>
 std::string refusal(const Change& change, std::uint64_t updates = 100) {
@@ -89,7 +89,7 @@ TEST(Schedule, RefusesWhatContradictsItself) {
             }),
             "train.milestones must increase");
   EXPECT_EQ(refusal([](Options& o) { o.warmup = 10; }),
-            "train.warmup takes 100 optimiser steps, the run has 100");
+            "train.warmup takes 100 optimizer steps, the run has 100");
   EXPECT_EQ(refusal([](Options& o) { o.warmup = 9.9; }), "not refused");
   EXPECT_EQ(refusal([](Options& o) { o.name = "cosine", o.lr = 0.1, o.min_lr = 0.2; }),
             "train.min_lr is above train.lr");

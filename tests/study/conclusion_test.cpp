@@ -61,7 +61,7 @@ BoundVerdict measured_verdict(Draws& draws, const ReplayInput& in, const ReplayO
   figures.augment_s = draws.uniform();
   figures.busy_s = load * draws.uniform();
   figures.core_wait_s = figures.busy_s * draws.uniform() / 2;
-  return judge(figures);
+  return classify(figures);
 }
 
 std::vector<ProfileFacts::Tried> changes_of(Draws& draws, const ReplayInput& in, double inline_s) {
@@ -147,7 +147,7 @@ void expect_one_bound(const GeneratedRun& run, const Conclusion& all) {
   EXPECT_EQ(begin_of(all.sentence), begin_of(all.run_verdict));
   const LowestCeiling lowest = lowest_ceiling(run.facts.input, run.facts.demand);
   if (all.bound == "other programs") {
-    EXPECT_TRUE(run.facts.others > kMostOthers || run.facts.run_bound == "other programs");
+    EXPECT_TRUE(run.facts.others > kMaxOthers || run.facts.run_bound == "other programs");
     EXPECT_EQ(begin_of(all.sentence), "other programs");
   } else if (all.bound.starts_with("between ")) {
     EXPECT_EQ(begin_of(all.sentence), all.bound);

@@ -29,17 +29,17 @@ struct ExplainedRun {
   BoundVerdict calm_verdict() const {
     PartSeconds load = blame.steady_seconds();
     for (const Part part : {Part::cores, Part::handover}) load[static_cast<std::size_t>(part)] = 0;
-    return judge({.load = load,
-                  .update_s = measure::SpanSeconds(spans).update,
-                  .images = images,
-                  .workers = options.workers,
-                  .io_threads = options.io_threads,
-                  .cores = 2,
-                  .read_s = stats.read.wall_s,
-                  .decode_s = stats.decode.wall_s,
-                  .augment_s = stats.augment.wall_s,
-                  .busy_s = stats.busy_s - stats.core_wait_s,
-                  .read_bytes = stats.read.bytes});
+    return classify({.load = load,
+                     .update_s = measure::SpanSeconds(spans).update,
+                     .images = images,
+                     .workers = options.workers,
+                     .io_threads = options.io_threads,
+                     .cores = 2,
+                     .read_s = stats.read.wall_s,
+                     .decode_s = stats.decode.wall_s,
+                     .augment_s = stats.augment.wall_s,
+                     .busy_s = stats.busy_s - stats.core_wait_s,
+                     .read_bytes = stats.read.bytes});
   }
 };
 

@@ -236,7 +236,7 @@ TEST(SweepTable, AccuraciesAtChanceLevelAreNoEquivalence) {
   const std::vector<double> chance(5, 0.098), learned{0.9, 0.91, 0.92, 0.9, 0.91};
   EXPECT_TRUE(has(notes_of(chance, chance),
                   "top1 of workers=1: 9.80% in every run: accuracy is at chance, or the runs are "
-                  "identical; that is no equivalence"));
+                  "identical; that shows no equivalence"));
   EXPECT_TRUE(has(notes_of(learned, learned), "top1 of workers=1: identical runs: "));
 }
 

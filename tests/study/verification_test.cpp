@@ -162,7 +162,7 @@ TEST(Verification, IsVoidWhenOneChangeLacksHalfOfItsBlocks) {
 }
 
 TEST(Verification, TheThresholdIsATenthOfTheMachine) {
-  EXPECT_DOUBLE_EQ(kMostOthers, 0.1);
+  EXPECT_DOUBLE_EQ(kMaxOthers, 0.1);
   EXPECT_FALSE((TimedRun{{}, 1, 0.1}.is_void()));
   EXPECT_TRUE((TimedRun{{}, 1, 0.1001}.is_void()));
   EXPECT_FALSE((TimedRun{{}, 1, std::numeric_limits<double>::quiet_NaN()}.is_void())) << "unknown";

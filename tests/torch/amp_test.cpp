@@ -159,7 +159,7 @@ TEST_P(Amp, HasTheBitsOfLibTorchsAutocast) {
     EXPECT_EQ(loss, reference.step(samples.images, samples.labels));
     for (const auto& parameter : single.model().named_parameters()) {
       const Tensor& expected = reference.weights().at(parameter.key());
-      // Only the fused optimiser's own f32 rounding may differ.
+      // Only the fused optimizer's own f32 rounding may differ.
       EXPECT_LE((parameter.value() - expected).abs().max().item<double>(),
                 3e-7 * expected.abs().max().item<double>())
           << parameter.key();

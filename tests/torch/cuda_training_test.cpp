@@ -89,7 +89,7 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
       ASSERT_EQ(graphed.losses.size(), eager.losses.size());
       for (std::size_t i = 0; i < eager.losses.size(); ++i)
         EXPECT_NEAR(graphed.losses[i], eager.losses[i], 1e-5 * eager.losses[i])
-            << "step " << i + 1 << (step ? ", with the optimiser's" : "");
+            << "step " << i + 1 << (step ? ", with the optimizer's" : "");
       EXPECT_EQ(graphed.images, eager.images);
     }
   };

@@ -37,7 +37,7 @@ struct Device {
     if (options.graph_samples > 0)
       graph = std::make_unique<FakeGraph>(
           calls,
-          [this, whole = options.graph_step] {  // gradients outlive a graph without the optimiser
+          [this, whole = options.graph_step] {  // gradients outlive a graph without the optimizer
             return whole ? std::vector<Tensor>{} : single->model().parameters();
           },
           [this] { return single->device_state(); }, host);
@@ -93,7 +93,7 @@ void expect_same_bits(const TrainingRun& run, int replays) {
     SCOPED_TRACE(step ? "step" : "on");
     DeviceCalls calls;
     expect_same(trained(graphed(run, step), &calls), expected);
-    EXPECT_EQ(calls.captures, step ? 2 : 1) << "with the optimiser, a graph for each input";
+    EXPECT_EQ(calls.captures, step ? 2 : 1) << "with the optimizer, a graph for each input";
     // The first average is a copy, which no graph repeats: that step is an eager one.
     EXPECT_EQ(calls.replays, step && run.strategy.ema > 0 ? replays - 1 : replays);
     EXPECT_EQ(calls.asides, kGraphWarmUps + calls.captures);
@@ -300,7 +300,7 @@ TEST(GraphedTraining, HasTheSameBitsFromLevels) {
   expect_same_bits(run, 9 - 3);
 }
 
-/// Batches that share an optimiser step add to gradients, which a graph cannot.
+/// Batches that share an optimizer step add to gradients, which a graph cannot.
 TEST(GraphedTraining, BatchesOfALargerWindowRunEagerly) {
   TrainingRun run = lenet_run();
   run.training.accumulate = 2;
@@ -418,7 +418,7 @@ class GraphedStepsTest : public ::testing::Test {
     const Tensor loss = steps_.run(images, targets, spans_, pass());
     EXPECT_EQ(loss.item<float>(), images.sum().item<float>() - targets.sum().item<float>());
     EXPECT_EQ(weight_.grad().item<float>(), images.sum().item<float>());
-    weight_.mutable_grad().mul_(-3);  // an optimiser may change it
+    weight_.mutable_grad().mul_(-3);  // an optimizer may change it
     if (calls_.captures > before.captures) return "capture";
     if (calls_.replays > before.replays) return "replay";
     return calls_.asides > before.asides ? "warm-up" : "eager";

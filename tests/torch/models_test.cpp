@@ -171,16 +171,14 @@ TEST(Models, OptionsThatAModelDoesNotHaveAreRefused) {
   const ModelShape small{3, {32, 32}, 10};
   EXPECT_EQ(refusal("lenet5", small, {.variant = "cifar"}),
             "model.variant=cifar: lenet5 has one form only");
-  EXPECT_EQ(refusal("vgg16", small, {.variant = "mnist"}),
-            "model.variant=mnist: there is no such variant");
+  EXPECT_EQ(refusal("vgg16", small, {.variant = "mnist"}), "model.variant=mnist: unknown variant");
   EXPECT_EQ(refusal("vgg16", small, {.variant = "cifar", .dropout = 0.5}),
             "model.dropout=0.5: vgg16 for cifar has no dropout");
   EXPECT_EQ(refusal("mlp", small, {.dropout = 0.25}), "model.dropout=0.25: mlp has no dropout");
   EXPECT_EQ(refusal("mlp", small, {.dropout = 0}), "not refused");
   EXPECT_EQ(refusal("vgg_cifar", small, {.dropout = 1.5}),
             "model.dropout=1.5 is not a probability");
-  EXPECT_EQ(refusal("mlp", small, {.init = "zero"}),
-            "model.init=zero: there is no such initialisation");
+  EXPECT_EQ(refusal("mlp", small, {.init = "zero"}), "model.init=zero: unknown initialisation");
   EXPECT_EQ(refusal("resnet18", small, {.native_ops = true}),
             "model.ops=native: resnet18 is built of LibTorch's ops only");
   for (const char* model : {"lenet5_cifar", "linear", "mlp", "simple_conv"})
@@ -196,7 +194,7 @@ TEST(Models, UnknownNameIsRefusedWithTheNearest) {
     make_model("lenet", {});
     FAIL() << "made a model called lenet";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "model.name=lenet: there is no such model");
+    EXPECT_STREQ(error.what(), "model.name=lenet: unknown model");
     EXPECT_EQ(error.hint(), "did you mean lenet5?");
   }
 }

@@ -246,7 +246,7 @@ TEST_P(Stop, OfOneRankIsAgreedUponByAll) {
   });
   for (const Outcome& rank : ranks) {
     EXPECT_TRUE(rank.result.interrupted);
-    // All ranks learn of it in the next step, and complete the optimiser step that it belongs to.
+    // All ranks learn of it in the next step, and complete the optimizer step that it belongs to.
     EXPECT_EQ(rank.result.steps, accumulate == 1 ? 9u : 10u);
     EXPECT_EQ(rank.hash, ranks[0].hash);
     EXPECT_FALSE(rank.result.evaluation.has_value());

@@ -72,7 +72,7 @@ StrategyOptions mnist_options() {
   return options;
 }
 
-/// Takes one optimiser step per batch.
+/// Takes one optimizer step per batch.
 void step(Single& single, Batch batch, measure::SpanClock& spans, double lr = 0.01) {
   const StepContext place{.window_samples = batch.global_count(), .lr = lr};
   single.step(std::move(batch), place, spans);
@@ -290,8 +290,7 @@ TEST(Single, RefusesOptionsThatNoModelCanFollow) {
   for (const char* device : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:999", ""}) {
     options = mnist_options();
     options.device = device;
-    EXPECT_NE(refusal<UsageError>(options).find("there is no such device"), std::string::npos)
-        << device;
+    EXPECT_NE(refusal<UsageError>(options).find("unknown device"), std::string::npos) << device;
   }
 }
 

@@ -1,4 +1,4 @@
-// Optimisers, losses, accumulation, averages and batch norm, step by step as in PyTorch (contract
+// Optimizers, losses, accumulation, averages and batch norm, step by step as in PyTorch (contract
 // Faithful training; tests/golden/make_training.py). amp_test.cpp tests mixed precision.
 #include <gtest/gtest.h>
 

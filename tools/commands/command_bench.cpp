@@ -238,7 +238,7 @@ Json record_of(const Pipeline& pipeline, const BenchMeter& meter, const Loader& 
   json["first_batch_s"] = meter.first_batch_s();
   json["batch_interval_s"] = meter.intervals();
   json["per_stage"] = stages_json(pipeline, meter, stats);
-  const study::BoundVerdict verdict = study::judge(study::bound_figures(
+  const study::BoundVerdict verdict = study::classify(study::bound_figures(
       meter.blame(), stats, options, base::available_cores(), /*update_s=*/0, measured.images));
   json["bound"] = study::name_of(verdict.bound);
   json["verdict"] = verdict.sentence;

@@ -131,7 +131,7 @@ std::string check_device(const std::string& device) {
       device.starts_with("cuda:") && !index.empty() && index.size() <= 2 &&
       std::all_of(index.begin(), index.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (device == "cpu" || device == "cuda" || numbered) return {};
-  return "there is no device " + device + ": use cpu, cuda or cuda:N";
+  return "unknown device " + device + ": use cpu, cuda or cuda:N";
 }
 
 }  // namespace

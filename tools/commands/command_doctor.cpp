@@ -92,7 +92,7 @@ Json storage(const std::string& folder) {
   const std::string file = folder + "/.millrace-doctor.tmp";
   ::unlink(file.c_str());  // of a killed process, or a stranger's
   const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return {{"path", folder}, {"why", "cannot write there"}};
+  if (fd < 0) return {{"path", folder}, {"why", "not writable"}};
   ::unlink(file.c_str());
   Buffer buffer;
   std::uint8_t* bytes = buffer.reserve(1 << 20);

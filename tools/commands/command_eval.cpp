@@ -153,7 +153,7 @@ train::Evaluation evaluate(const Evaluated& evaluated, const std::string& predic
   file->commit();
   try {
     keep_mistakes(run, predictions, recipe);
-  } catch (const std::exception& error) {  // the predictions are there
+  } catch (const std::exception& error) {  // the predictions have been written
     say(fmt::format("warning: no pictures of mistakes for reports: {}", error.what()));
   }
   return std::move(evaluation).value();

@@ -181,7 +181,7 @@ class Profile {
     }
     const auto batch = static_cast<std::uint64_t>(recipe_.integer("loader.batch"));
     say("asking the server for some samples");
-    probed_ = PackedSamples(*reader_, {}, std::max(PackedSamples::kMost, 4 * batch)).plain();
+    probed_ = PackedSamples(*reader_, {}, std::max(PackedSamples::kMax, 4 * batch)).plain();
     if (probed_->info().count == 0)
       throw DataError(fmt::format("{}: no sample can be read", reader_->info().path));
     model_.emplace(recipe_, reader_, probed_, request_cost(*reader_, *probed_));
@@ -438,7 +438,7 @@ class Profile {
             ? ""
             : fmt::format("; up to half as many runs again where other programs take over {:.0f}% "
                           "of the machine",
-                          100 * study::kMostOthers)));
+                          100 * study::kMaxOthers)));
     ProgressLine line;
     std::size_t done = 0;
     const auto run = [&](std::optional<std::size_t> change) {

@@ -265,7 +265,7 @@ void add_report(CLI::App& app, Command& chosen) {
   command
       ->add_option("--predictions", arguments->predictions,
                    "show the most confidently wrong images of this file of `millrace eval "
-                   "--predictions` (default: RUN/predictions.csv, if it is there)")
+                   "--predictions` (default: RUN/predictions.csv, if it exists)")
       ->type_name("FILE.csv");
   command->add_flag("--live", arguments->live,
                     "rewrite the page of a run until the run ends or Ctrl-C; the page loads itself "

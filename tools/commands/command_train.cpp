@@ -330,7 +330,7 @@ class TrainCommand {
   }
 
   void make_loader() {
-    // Ranks agree on where to stop, and the batches of an open optimiser step are completed: the
+    // Ranks agree on where to stop, and the batches of an open optimizer step are completed: the
     // trainer does both.
     options_.stop = !is_ddp(recipe_) && training_.accumulate == 1 ? &interrupted() : nullptr;
     options_.quarantine = quarantine_of(reader_->info().split);

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Most bytes of samples that are kept per way.
-constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxPackedBytes = std::uint64_t{256} << 20;
 
 ShrinkOptions shrink_of(const study::Packing& way) {
   ShrinkOptions options;
@@ -93,9 +93,10 @@ PackedSamples::PackedSamples(const Reader& set, std::vector<study::Packing> ways
   std::vector<bool> changed(ways.size());
   Buffer buffer;
   for (std::uint64_t i = 0; i < taken && !interrupted(); ++i) {
-    const bool full = plain->info().bytes > kMostBytes ||
-                      std::any_of(packed.begin(), packed.end(),
-                                  [](const auto& one) { return one->info().bytes > kMostBytes; });
+    const bool full = plain->info().bytes > kMaxPackedBytes ||
+                      std::any_of(packed.begin(), packed.end(), [](const auto& one) {
+                        return one->info().bytes > kMaxPackedBytes;
+                      });
     if (full) break;
     try {
       const Sample sample = set.read(i * count / taken, buffer);

@@ -19,9 +19,9 @@ class PackedSamples {
   /// Takes up to `most` samples, spread evenly over the set, and packs them in each of `ways`.
   /// Leaves out samples that cannot be read or decoded, and ways that leave the others as they are.
   /// Sets Packing::bytes.
-  PackedSamples(const Reader& set, std::vector<study::Packing> ways, std::uint64_t most = kMost);
+  PackedSamples(const Reader& set, std::vector<study::Packing> ways, std::uint64_t most = kMax);
 
-  static constexpr std::uint64_t kMost = 128;
+  static constexpr std::uint64_t kMax = 128;
 
   const std::vector<study::Packing>& ways() const { return ways_; }
   /// Returns the samples as they are.

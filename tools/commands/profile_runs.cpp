@@ -216,7 +216,7 @@ Json verification_json(const ProfileReport& report) {
           {"accept_noise", verified.accepts_noise()},
           {"stopped", verified.stopped()},
           {"void", verified.is_void()},
-          {"most_others", study::kMostOthers},
+          {"most_others", study::kMaxOthers},
           {"void_runs", verified.void_runs()},
           {"runs", std::move(runs)}};
 }
@@ -303,7 +303,7 @@ std::string score_text(const ProfileReport& report) {
       fmt::format("{} of {} were {} (other programs took more than {:.0f}% of the machine)\n",
                   verified.void_runs(), base::counted(verified.runs().size(), "run"),
                   verified.accepts_noise() ? "disturbed and used all the same" : "void",
-                  100 * study::kMostOthers);
+                  100 * study::kMaxOthers);
   const auto score = score_of(report);
   if (!score) return void_text(report) + runs;
   std::string text =
@@ -383,7 +383,7 @@ Json predictions_json(const ProfileReport& report) {
             {"what_if", what_if_json(report)},
             {"model", model_json(report)}};
   if (!report.order.empty())
-    json["verification"] = {{"most_others", study::kMostOthers}, {"order", order_json(report)}};
+    json["verification"] = {{"most_others", study::kMaxOthers}, {"order", order_json(report)}};
   return json;
 }
 
@@ -423,7 +423,7 @@ std::string batch_text(const ProfileReport& report) {
 
 std::string profile_text(const ProfileReport& report) {
   std::string text;
-  if (report.others > study::kMostOthers)
+  if (report.others > study::kMaxOthers)
     text = fmt::format(
         "warning: other programs took up to {} of the machine during a run; repeat the profile on "
         "a quiet machine before trusting small differences\n\n",

@@ -125,9 +125,8 @@ Kind kind_of(const fs::path& path) {
   if (has(path, "predictions.json")) return Kind::profile;
   if (has(path, "config.toml")) return Kind::run;
   if (!study::runs_below(path).empty()) return Kind::folder;
-  throw UsageError(
-      fmt::format("{} is not a run and holds none: there is no config.toml", path.string()),
-      example + "runs/NAME, or a folder of such directories");
+  throw UsageError(fmt::format("{} is not a run and holds none: no config.toml", path.string()),
+                   example + "runs/NAME, or a folder of such directories");
 }
 
 std::string value_of(const study::ConfigValues& values, const std::string& key) {
@@ -177,7 +176,7 @@ void add_configuration(const fs::path& run, study::Report& report) {
     return;
   }
   study::ConfigValues known = recipe::recipe_values(began, other);
-  // Keys that an older run does not record are no differences, but a removed op is one.
+  // Keys that an older run does not record are not differences, but a removed op is one.
   std::erase_if(known, [&](const auto& one) {
     return one.first.find("augment.") == std::string::npos && value_of(values, one.first).empty();
   });
@@ -234,7 +233,7 @@ void add_fixed_parts(const fs::path& run, const fs::path& predictions,
   std::error_code error;
   const fs::path file = predictions.empty() ? run / "predictions.csv" : predictions;
   if (!predictions.empty() && !fs::is_regular_file(file, error))
-    throw UsageError(fmt::format("--predictions {}: there is no such file", file.string()),
+    throw UsageError(fmt::format("--predictions {}: no such file", file.string()),
                      fmt::format("make it: millrace eval {} --predictions {}",
                                  shell_word(run.string()), shell_word(file.string())));
   if (fs::is_regular_file(file, error)) add_wrong_images(run, file, words, report);

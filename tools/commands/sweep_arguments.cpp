@@ -364,7 +364,7 @@ Question command_question(const SweepArguments& arguments) {
     metrics.push_back(command.metrics.back().metric);
     if (std::count_if(metrics.begin(), metrics.end(),
                       [&](const auto& one) { return one.name == metrics.back().name; }) > 1)
-      throw UsageError(fmt::format("--metric {} stands there twice", text), "name it once");
+      throw UsageError(fmt::format("--metric {} is given twice", text), "name it once");
   }
   auto design = study::command_design(keys, arguments.cells, arguments.design.value_or("grid"));
   study::check_placeholders(command, design);
@@ -425,7 +425,7 @@ void take_study(SweepArguments& arguments) {
   const std::string text = base::read_record(file);
   if (!study::is_study(text)) {
     if (arguments.brief)
-      throw UsageError(fmt::format("--short: {} is no study file", name),
+      throw UsageError(fmt::format("--short: {} is not a study file", name),
                        "a study file has rows ([[row]]); shipped ones are s0 to s4");
     return;
   }
@@ -471,7 +471,7 @@ fs::path find_resumed(SweepArguments& arguments) {
   const auto recorded = path.empty() ? std::nullopt : design_at(path);
   if (!recorded && !arguments.says_what())
     throw UsageError(path.empty()
-                         ? "--resume: there is no sweep in runs/"
+                         ? "--resume: no sweep in runs/"
                          : fmt::format("--resume: {} is not a sweep's directory", path.string()),
                      "name its directory with --run DIR, or give a recipe and keys to sweep");
   if (!recorded) {

@@ -163,7 +163,7 @@ Exit run_one_block(const SweepArguments& arguments) {
   return Exit::done;
 }
 
-/// Runs the blocks that nobody has run or is running, then collects all.
+/// Runs the blocks that have not been run and are not running, then collects all.
 Exit run_rest(SweepArguments arguments) {
   if (arguments.repeats) throw two_designs(arguments.run);
   const Planned sweep = open_planned(arguments);

@@ -167,11 +167,11 @@ SweepStates block_states(const SweepPlan& plan, std::chrono::milliseconds patien
     auto& entries = logs[block - 1];
     const bool watched = pulse.valid();
     study::Observation seen = watched ? pulse.get() : study::Observation{Pulse::gone};
-    // A claimant that is no longer there may have published meanwhile.
+    // A claimant that has since exited may have published its result.
     if (watched && seen.pulse != Pulse::beating)
       if (auto now = plan.log(block).entries(); now.size() > entries.size()) {
         entries = std::move(now);
-        seen.pulse = Pulse::beating;  // of whoever has claimed the block since
+        seen.pulse = Pulse::beating;  // of the host that has claimed the block since
       }
     BlockState state = logged_state(block, entries, seen);
     const auto task = queue.find(block);

@@ -107,9 +107,10 @@ void adopt(const SweepPlan& plan, std::uint64_t block, const study::BlockEntry& 
   std::error_code error;
   fs::rename(from, claim.folder() / "runs", error);  // which is empty
   if (error)
-    throw RunError(fmt::format("{} cannot be moved to {}: {}", from.string(),
-                               claim.folder().string(), error.message()),
-                   "check the folders and who may write there; then --block publishes the runs");
+    throw RunError(
+        fmt::format("{} cannot be moved to {}: {}", from.string(), claim.folder().string(),
+                    error.message()),
+        "check the folders and their write permissions; then --block publishes the runs");
   say(fmt::format("block {}: publishing the runs that {} has completed", block,
                   complete.owner.text()));
 }
@@ -120,7 +121,7 @@ RunError unpublished(const SweepPlan& plan, std::uint64_t block, study::BlockCla
   const bool left = claim.leave();
   if (!left) give_up(claim, reason);
   return RunError(fmt::format("block {} is complete, but not published: {}", block, reason),
-                  fmt::format("mend that (free some space?), then {}: millrace sweep {} --block {}",
+                  fmt::format("fix that (is the disk full?), then {}: millrace sweep {} --block {}",
                               left ? "publish its runs without repeating them" : "run it again",
                               shell_word(plan.path.string()), block));
 }
@@ -151,7 +152,7 @@ void move_run(const fs::path& from, const fs::path& to, const std::string& name)
     if (error)
       throw RunError(fmt::format("{} cannot be moved to {}: {}", source.string(), to.string(),
                                  error.message()),
-                     "check the folders and who may write there");
+                     "check the folders and their write permissions");
   }
   if (!fs::exists(to / (name + ".json")))
     throw DataError(fmt::format("run {} is missing, though its block is published", name),
@@ -196,7 +197,7 @@ SweepPlan read_plan(const fs::path& path) {
           fmt::format("{} was planned by another version of millrace ({}, format {}; "
                       "this one reads format {})",
                       path.string(), study::text_at(json, {"version"}), format, kFormat),
-          "use that version for this directory, or plan the sweep anew with --run DIR");
+          "use that version for this directory, or plan the sweep again with --run DIR");
     plan = {.path = fs::absolute(path).lexically_normal(),
             .blocks = json.at("blocks"),
             .version = json.at("version"),
@@ -206,7 +207,7 @@ SweepPlan read_plan(const fs::path& path) {
             .is_ours = study::is_signed(path, kPlanFile, text)};
   } catch (const nlohmann::json::exception&) {
     throw DataError(fmt::format("{} is damaged", file.string()),
-                    "plan the sweep anew in another directory");
+                    "plan the sweep again in another directory");
   }
   if (!plan.path.has_filename()) plan.path = plan.path.parent_path();
   return plan;
@@ -246,7 +247,7 @@ void require_same_program(const SweepPlan& plan) {
                                "program {}: mixed versions are refused",
                                plan.path.string(), plan.version, short_hash(plan.binary), kVersion,
                                kGit, short_hash(binary)),
-                   "use the program that made the plan on every host, or plan the sweep anew");
+                   "use the program that made the plan on every host, or plan the sweep again");
 }
 
 void require_planned(const SweepPlan& plan, SweepIdentities& identities, std::uint64_t block) {
@@ -255,7 +256,7 @@ void require_planned(const SweepPlan& plan, SweepIdentities& identities, std::ui
     throw UsageError(
         fmt::format("block {} of {} is no longer what was planned: a recipe or a data set differs",
                     block, plan.path.string()),
-        "every host needs the same files; plan the sweep anew if they have changed");
+        "every host needs the same files; plan the sweep again if they have changed");
 }
 
 void run_block(const SweepPlan& plan, const Question& question, SweepIdentities& identities,
@@ -335,7 +336,7 @@ CollectedBlocks collect_blocks(const SweepPlan& plan) {
       for (const std::string name : entry.all.at("runs")) {
         if (!base::is_file_name(name))
           throw DataError(
-              fmt::format("the result of block {} is damaged: {} is no run", block, name),
+              fmt::format("the result of block {} is damaged: {} is not a run", block, name),
               fmt::format("remove {} to have it run again", log.folder().string()));
         move_run(log.attempt(entry.attempt) / "runs", to, name);
       }

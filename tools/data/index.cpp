@@ -140,7 +140,7 @@ void refresh_set_index(const std::string& folder, const std::vector<std::string>
   SetIndex old;
   try {
     old = read_set(folder);
-  } catch (const DataError&) {  // every archive is indexed anew
+  } catch (const DataError&) {  // every archive is indexed again
   }
   SetIndex set;
   for (const std::string& file : archives_of(folder)) {

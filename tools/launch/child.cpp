@@ -159,7 +159,7 @@ double cpu_seconds(const timeval& time) {
 
 /// Sends SIGKILL to this process's children. Returns false if it has none.
 bool kill_children() {
-  // The list is read anew in each round: what a killed process leaves becomes a child of this one.
+  // The list is read again in each round: what a killed process leaves becomes a child of this one.
   std::array<char, 4096> text{};
   const int file = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
   const ssize_t size = file < 0 ? 0 : read(file, text.data(), text.size());

@@ -207,7 +207,7 @@ bool is_shipped(const std::string& file) {
   return end == folder.end();
 }
 
-/// Returns why `file` may be loaded; empty if nobody asked for it. Sets `trust` to the list's
+/// Returns why `file` may be loaded; empty if it was not asked for. Sets `trust` to the list's
 /// answer if the list was consulted.
 std::string reason_for(const std::string& file, Trust* trust) {
   if (is_shipped(file)) return "comes with millrace";

@@ -61,7 +61,7 @@ void require_unshared(const std::filesystem::path& path);
 void grant_plugins(const std::vector<std::string>& arguments);
 
 /// Loads the plugins that a recipe or its overrides name, printing for each a line that says why it
-/// may be loaded. Throws UsageError, with the argument to add, for one that nobody asked for.
+/// may be loaded. Throws UsageError, with the argument to add, for one that was not asked for.
 /// Throws DataError for one that is missing, defective, or writable by others.
 void load_asked_plugins(const recipe::PluginsPath& path);
 

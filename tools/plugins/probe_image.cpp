@@ -21,20 +21,20 @@ namespace {
 
 constexpr Size kSize{33, 29};
 
-struct Place {
+struct Position {
   int x, y;
 };
 /// Pixels that are changed, one at a time: in the middle, in corners and beside an edge.
-constexpr Place kChanged[] = {{16, 14}, {0, 0}, {32, 28}, {1, 20}};
+constexpr Position kChanged[] = {{16, 14}, {0, 0}, {32, 28}, {1, 20}};
 
 struct Pixels {
   int channels;
   std::vector<std::uint8_t> levels;
 
-  std::uint8_t* at(Place place) {
+  std::uint8_t* at(Position place) {
     return levels.data() + static_cast<std::size_t>((place.y * kSize.width + place.x) * channels);
   }
-  bool differs(Pixels& other, Place place) {
+  bool differs(Pixels& other, Position place) {
     return !std::equal(at(place), at(place) + channels, other.at(place));
   }
 };
@@ -75,7 +75,7 @@ bool apply(const plugins::Unit& unit, std::uint64_t seed, Pixels& pixels) {
 
 /// Throws Defect if a pixel farther than `reach` from `changed` differs. Returns the distance of
 /// the farthest one that does, or -1.
-int farthest_difference(Pixels& before, Pixels& after, Place changed, int reach,
+int farthest_difference(Pixels& before, Pixels& after, Position changed, int reach,
                         const std::string& declared, const std::string& where) {
   int farthest = -1;
   for (int y = 0; y < kSize.height; ++y)
@@ -121,7 +121,7 @@ std::string try_reach(const millrace_unit& unit) {
         Pixels again = noise(channels, seed);
         if (!apply(*instance, seed, again) || again.levels != before.levels)
           return "not checked: its results differ from call to call";
-        for (const Place changed : kChanged) {
+        for (const Position changed : kChanged) {
           Pixels after = noise(channels, seed);
           for (int c = 0; c < channels; ++c) after.at(changed)[c] ^= 0xFF;
           if (!apply(*instance, seed, after)) continue;
@@ -214,7 +214,7 @@ void check_warp(const millrace_warp& warp, Size input, Size output) {
   const millrace_rect& w = warp.window;
   if (w.x0 < 0 || w.y0 < 0 || w.x1 > input.width || w.y1 > input.height || w.x0 >= w.x1 ||
       w.y0 >= w.y1)
-    throw Defect(fmt::format("warp(): the window [{}, {}) x [{}, {}) is no part of {}x{}", w.x0,
+    throw Defect(fmt::format("warp(): the window [{}, {}) x [{}, {}) is not part of {}x{}", w.x0,
                              w.x1, w.y0, w.y1, input.width, input.height));
   if (warp.interpolation < MILLRACE_INDEX || warp.interpolation > MILLRACE_BILINEAR ||
       warp.border < MILLRACE_CONSTANT || warp.border > MILLRACE_SYMMETRIC ||

@@ -150,7 +150,7 @@ pid_t fork_for_program();
 /// Prints one line about what went wrong. Returns the exit code for it.
 Exit explain(const std::exception_ptr& failure);
 
-/// From now on, also explains exceptions that nobody can catch, and ends the program with their
+/// From now on, also reports exceptions that cannot be caught, and ends the program with their
 /// exit code. These come from libraries' threads and initialisers, which may run out of memory.
 void explain_uncaught();
 

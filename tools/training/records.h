@@ -167,7 +167,7 @@ class Resume {
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
   const train::Position& position() const { return position_; }
   /// Returns whether the run has taken all of its `steps` and finished. Lets a run killed between
-  /// its last step and its summary evaluate once more; `epoch_samples` is the size of an epoch.
+  /// its last step and its summary evaluate again; `epoch_samples` is the size of an epoch.
   /// Call it before open().
   bool finished(std::uint64_t steps, std::uint64_t epoch_samples);
   /// Returns the run's directory, cut back to the checkpoint. Call it once, after take_up(true).

@@ -52,7 +52,7 @@ train::RankInfo rank_of(const Recipe& recipe);
 
 /// Returns the number of ranks that this process has to start: train.ranks with train.strategy=ddp,
 /// unless a launcher has started this process as a rank. Otherwise returns 0. The single task of a
-/// Slurm batch script is no rank here. Throws UsageError for train.ranks without ddp.
+/// Slurm batch script is not a rank here. Throws UsageError for train.ranks without ddp.
 int ranks_to_start(const Recipe& recipe);
 
 /// Returns the recipe with the number of ranks that run in train.ranks, if that is set. Says so if

@@ -398,7 +398,7 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   figures.update_threads = is_on_cpu(facts.recipe) ? facts.threads : 1;
   figures.others = facts.others;
   figures.update_spread = facts.updates.spread();
-  add_loading(s, facts, study::judge(figures));
+  add_loading(s, facts, study::classify(figures));
   return s;
 }
 
@@ -476,7 +476,7 @@ std::string closing_table(const Json& s) {
   }
   add("wall", wall);
   std::string text;
-  if (const double others = number_in(s, "others_busy"); others > study::kMostOthers)
+  if (const double others = number_in(s, "others_busy"); others > study::kMaxOthers)
     text = fmt::format(
         "warning: other programs took {} of the machine during this run, so its times are partly "
         "theirs\n\n",

@@ -2,7 +2,7 @@
 // coefficients out. Knows nothing of libjpeg.
 //
 // It decodes what is plain and stops at anything else: data that ends early, a marker that does not
-// belong there, bits that are no code, a run past a block's end. It repairs nothing, so that a
+// belong there, invalid codes, a run past a block's end. It repairs nothing, so that a
 // decoder that does can start over and have the last word.
 #pragma once
 

@@ -71,7 +71,7 @@ bool HuffmanTable::build(const HuffmanCodes& codes, Kind kind) {
         fill(spare - size, pack(n + size, skip, static_cast<unsigned>(extended(raw, size))));
     }
   }
-  std::fill(out, end, kUnresolved);  // longer codes, and bits that are no code
+  std::fill(out, end, kUnresolved);  // longer codes, and invalid ones
   codes_ = codes;
   built_ = true;
   return true;

@@ -28,7 +28,7 @@ inline constexpr HuffmanEntry kUnresolved = 0x80;
 /// Advance of a symbol that ends a block. Together with any index of a block it exceeds every sum
 /// that other symbols reach.
 inline constexpr unsigned kEndsBlock = 128;
-/// Advance of bits that are no code. Leads to indices from 65 to 127, as a run past the block's end
+/// Advance of an invalid code. Leads to indices from 65 to 127, as a run past the block's end
 /// does.
 inline constexpr unsigned kNoCode = 64;
 
@@ -45,7 +45,7 @@ class HuffmanTable {
   HuffmanEntry at(std::uint64_t bits) const { return entries_[bits >> (64 - kLookupBits)]; }
 
   /// Completes an unresolved entry of at(bits). `bits` must hold kMaxSymbolBits bits. For bits that
-  /// are no code, the advance is kNoCode and no bits are dropped.
+  /// are not a code, the advance is kNoCode and no bits are dropped.
   HuffmanEntry resolve(std::uint64_t bits, HuffmanEntry entry) const;
 
  private:

@@ -1,4 +1,4 @@
-"""Checks the arguments of calls: whoever gives a wrong one gets UsageError, whatever it is."""
+"""Checks arguments of calls: raises UsageError for any value that does not fit, whatever its type."""
 from __future__ import annotations
 
 import operator
@@ -10,7 +10,7 @@ _LONGEST = 80  # characters of a value in a message
 
 
 def shown(value: object) -> str:
-    """Returns a value as a message names it: on one line, cut if it is long, by its type if it has no text."""
+    """Returns a value for a message: on one line, shortened if it is long, as its type if it has no repr."""
     try:
         text = repr(value)
     except Exception:  # an int of thousands of digits, or a class of the caller's
@@ -20,11 +20,11 @@ def shown(value: object) -> str:
 
 
 def whole(name: str, value: Any, least: int, most: int = 2**63 - 1, hint: str = "") -> int:
-    """Returns a whole number, also of NumPy's or PyTorch's. Raises UsageError if it is none or out of range."""
+    """Returns an integer; NumPy's and PyTorch's are accepted. Raises UsageError for other values, and out of range."""
     try:
         number = operator.index(value)
     except Exception:  # arrays and tensors raise what they like
-        raise UsageError(f"{name}={shown(value)} is no whole number", hint) from None
+        raise UsageError(f"{name}={shown(value)} is not a whole number", hint) from None
     if least <= number <= most:
         return number
     raise UsageError(f"{name}={shown(number)} is {'less than' if number < least else 'more than'} "

@@ -58,7 +58,7 @@ class Rest:
 
 
 class Batch(tuple[Any, ...]):
-    """A batch: the tuple (images, labels), with what else is known of it.
+    """A batch: the tuple (images, labels), with metadata as attributes.
 
     The arrays own their memory: they stay valid and unchanged for as long as they are referenced, whatever the loader
     does. A batch that was rebuilt from its elements, as frameworks do to move it to a device, is the tuple alone; its
@@ -95,7 +95,7 @@ class Batch(tuple[Any, ...]):
 
     @property
     def class_ids(self) -> Any:
-        """The class ids as stored, int64, count; also where labels are mixed."""
+        """The class ids as stored, int64, count; unchanged by ops that mix labels."""
         return self._raw.class_ids()
 
     @property
@@ -105,7 +105,7 @@ class Batch(tuple[Any, ...]):
 
     @property
     def warps(self) -> Any:
-        """Where pixels went: W, float32, count x 3 x 3, with x_out = W x_in in homogeneous coordinates.
+        """How augmentations moved pixels: W, float32, count x 3 x 3, with x_out = W x_in in homogeneous coordinates.
 
         Positions are pixel centres: (0, 0) is the middle of the first pixel, of the upright input image (after its
         EXIF orientation) and of the output. NaN where no such map exists: after elastic, mixup, cutmix and filters of

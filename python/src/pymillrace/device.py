@@ -23,13 +23,13 @@ _abandoned: list[Any] = []  # batches that a device may still read, because it r
 
 
 class Event(Protocol):
-    """Marks a place in the work that a device was given."""
+    """An event in a device's queue of work."""
 
     def query(self) -> bool:
-        """Returns whether all work before the event has been done."""
+        """Returns whether all work before the event has completed."""
 
     def synchronize(self) -> None:
-        """Waits for that."""
+        """Waits until all work before the event has completed."""
 
 
 class Device(Protocol):
@@ -42,10 +42,10 @@ class Device(Protocol):
         """Makes this device the thread's current one, for calls that allocate."""
 
     def copy(self, arrays: Sequence[Any]) -> tuple[list[Any], Event]:
-        """Begins to copy arrays of locked memory. Returns the copies and the event behind them."""
+        """Starts copying arrays of page-locked memory. Returns the copies and the event that follows them."""
 
     def hand_out(self, arrays: Sequence[Any], event: Event) -> None:
-        """Makes what the caller gives the device from now on wait for the copies."""
+        """Makes work that the caller queues from now on wait for the copies."""
 
 
 class CudaDevice:
@@ -59,7 +59,7 @@ class CudaDevice:
         try:
             self._device = torch.device(name)
         except Exception as error:  # PyTorch raises several kinds
-            raise UsageError(f"device={shown(name)} is no device: {(str(error).splitlines() or [''])[0]}") from None
+            raise UsageError(f"device={shown(name)} is not a device: {(str(error).splitlines() or [''])[0]}") from None
         if self._device.type != "cuda":
             raise UsageError(f"device={shown(name)}: batches are copied to CUDA devices only", "leave device= out for the CPU")
         if not torch.cuda.is_available():
@@ -109,7 +109,7 @@ class Copies:
         weakref.finalize(self, _wait, self._running)  # also when the process ends
 
     def start(self, batch: Any, rest: Rest) -> Copy:
-        """Begins to copy the arrays of a batch and keeps it."""
+        """Starts copying the arrays of a batch, and keeps the batch."""
         self.collect()
         if len(self._running) >= MOST:
             self._running[0][0].synchronize()
@@ -119,7 +119,7 @@ class Copies:
         return Copy(arrays, event, rest)
 
     def collect(self) -> None:
-        """Gives up the batches whose copies have ended."""
+        """Releases the batches whose copies have ended."""
         running = self._running
         while running:
             event, batch = running[0]

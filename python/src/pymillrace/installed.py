@@ -1,4 +1,4 @@
-"""Finds what the build has put into the package: the program, and the shipped recipes."""
+"""Finds files that the build adds to the package: the program, and the shipped recipes."""
 from __future__ import annotations
 
 import importlib.util
