@@ -21,7 +21,7 @@ enum class Span {
   h2d,          ///< copying a batch to the device
   forward,
   backward,
-  step,         ///< optimiser step
+  step,         ///< optimizer step
   peer_wait,    ///< waiting for other ranks
   device_wait,  ///< waiting for the device
   evaluate,

@@ -41,7 +41,7 @@ constexpr const char* kMissing = "-";  ///< a value that config_table() has not 
 
 constexpr double kExplains = 0.5;          ///< share of the variance of a result
 constexpr std::size_t kFewRuns = 3;        ///< up to here each difference is varied
-constexpr std::size_t kMostOfRest = 5;     ///< keys named in a run's rest
+constexpr std::size_t kMaxOfRest = 5;      ///< keys named in a run's rest
 constexpr std::size_t kLongestValue = 40;  ///< characters of a value in a run's rest
 
 std::size_t place_of(std::string_view key) {
@@ -125,13 +125,13 @@ std::string rest_of(std::size_t run, const std::vector<Key>& others) {
   std::size_t count = 0;
   for (const Key& key : others) {
     if (!key.varied && key.values[run] == key.usual) continue;
-    if (is_part_of_chain(key) || key.values[run] == kMissing || ++count > kMostOfRest) continue;
+    if (is_part_of_chain(key) || key.values[run] == kMissing || ++count > kMaxOfRest) continue;
     const std::string& value = key.values[run];
     text += fmt::format(
         "{}{}={}", text.empty() ? "" : ", ", key.name,
         value.size() > kLongestValue ? "..." + value.substr(value.size() - kLongestValue) : value);
   }
-  if (count > kMostOfRest) text += fmt::format(" and {} more", count - kMostOfRest);
+  if (count > kMaxOfRest) text += fmt::format(" and {} more", count - kMaxOfRest);
   return text;
 }
 
