@@ -119,7 +119,7 @@ std::vector<Param> keys_at(const std::string& prefix, const std::vector<Param>& 
 
 /// Returns the keys at each prefix, once each, in the order of the prefixes; all keys without any.
 std::vector<Param> chosen_keys(const std::vector<std::string>& prefixes) {
-  const std::vector<Param> all = all_keys();
+  std::vector<Param> all = all_keys();
   if (prefixes.empty()) return all;
   std::vector<Param> chosen;
   std::set<std::string> names;

@@ -157,7 +157,8 @@ class Loader:
         device: str | None = None,
         **unknown: NoReturn,
     ) -> None:
-        for name, value in unknown.items():
+        refused: Mapping[str, Any] = unknown
+        for name, value in refused.items():
             raise UsageError(f"Loader takes no {name}={shown(value)}", _hint_for(name, value, arguments))
         rank, world_size = _place(rank, world_size)
         numpy, warps = flag("numpy", numpy), flag("warps", warps)

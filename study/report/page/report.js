@@ -66,7 +66,7 @@
   function shortNames(names) {
     const isKey = name => /^\w+\.[\w.]+=\S*$/.test(name);
     const keys = names.filter(isKey);
-    if (keys.length < 2) return names;
+    if (keys.length < 2 || names.some(name => name.includes('=') && !isKey(name))) return names;
     const shared = texts => {
       let length = 0;
       while (length < texts[0].length && texts.every(text => text[length] === texts[0][length])) ++length;
