@@ -126,6 +126,8 @@ def script(watched):
                 print("number", number)
         except ValueError as error:
             print("raised", error, error.__context__)
+    pipelines = other_project()
+    print(list(pipelines([6, 7])), len(list(pipelines([]))))
     iterator = iter(watched([4, 5]))
     print("left", next(iterator))
     del iterator
@@ -133,6 +135,16 @@ def script(watched):
     if child == 0:
         os._exit(len(list(check)))
     print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), float(torch.rand(1)))
+
+
+def other_project():
+    """Returns a class of loaders from a package of the name of one that is known to have them."""
+    folder = Path("packages/spdl/pipeline")
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("class Pipeline(list):\n    def get_iterator(self): return list.__iter__(self)\n"
+                                        "    def __iter__(self): return self.get_iterator()\n")
+    sys.path.insert(0, os.path.abspath("packages"))
+    return importlib.import_module("spdl.pipeline").Pipeline
 
 
 class RaisesAt:
