@@ -1,8 +1,9 @@
-"""A compiled module, whose forward and backward run in compiled graphs."""
+"""A compiled module, whose forward and backward run in compiled graphs. No step may compile anew."""
 import common
 import torch
 from torch.utils.data import DataLoader
 
+torch._dynamo.config.error_on_recompile = True
 net, losses = common.model(), []
 step = torch.compile(net, backend="aot_eager")
 optimizer = torch.optim.SGD(net.parameters(), 0.1)

@@ -18,6 +18,5 @@ class Losses(Callback):
 loaders = DataLoaders(DataLoader(common.Images(), bs=common.BATCH, num_workers=common.WORKERS),
                       DataLoader(common.Images(), bs=8 * common.BATCH))
 losses = Losses()
-with (learner := Learner(loaders, common.model(), loss_func=torch.nn.CrossEntropyLoss(), cbs=[losses])).no_bar():
-    learner.fit(2, 0.01)
+Learner(loaders, common.model(), loss_func=torch.nn.CrossEntropyLoss(), cbs=[losses]).fit(2, 0.01)
 common.keep(losses.losses)

@@ -28,7 +28,8 @@ from .messages import say, without_signals_of_writes
 from .plan import end_at, steps_of_plan, threads_of_plan
 from .predict import Usage
 from .provisional import Provisional
-from .hooks import TorchHooks
+from .hooks import TorchHooks, evaluates
+from .lane import Lane
 from .replacement import counterpart_of
 from .run_directory import RunDirectory, dump, place, place_is_known, write_file
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
@@ -97,27 +98,6 @@ class Stretch(NamedTuple):
     delay: int  # ns in which the trainer's thread had no core
 
 
-class Lane:
-    """A thread other than the trainer's, which takes batches ahead of the loop, and its time."""
-
-    def __init__(self, whole: Marks) -> None:
-        self.marks = Marks(perf_counter_ns())
-        self.marks.whole, self.marks.open = whole, True
-        self.enter()
-
-    def enter(self) -> None:
-        """Makes the calling thread the one that is recorded."""
-        self.marks.thread, self.clock = threading.get_ident(), ThreadClock()
-
-    @property
-    def is_here(self) -> bool:
-        return self.marks.thread == threading.get_ident()
-
-    @property
-    def lives(self) -> bool:
-        return any(one.ident == self.marks.thread for one in threading.enumerate())
-
-
 class Loader:
     """A watched loader."""
 
@@ -141,6 +121,7 @@ class Loader:
         self.data: weakref.ref[Any] | None = None  # its data set
         self.stepped = False
         self.ended_ns = 0  # waits for an iterator's end
+        self.looks = self.evaluations = 0  # looks at its loop, and those that saw an evaluation
         self.epochs: list[dict[str, Any]] = []
         self.usage = Usage()
         self.threads = Threads()
@@ -281,6 +262,7 @@ class Loader:
             if self.recorder.first:
                 self.batch_bytes = bytes_in(data)
             self._measure(self.table.steps - 1)
+            self._look()
             self.flush()
             self._read_threads()
             self.session.summarise()
@@ -302,6 +284,7 @@ class Loader:
     def _end_iteration(self, error: BaseException) -> None:
         ns = self._timeline.exhausted(self.table, perf_counter_ns())
         self._measure(self.table.steps)
+        self._look()
         self.flush()
         self.breakdown.add_wait(STARTUP, ns)
         self.ended_ns += ns
@@ -318,6 +301,7 @@ class Loader:
             return False
         self._timeline.next_begins(self.table, perf_counter_ns())
         self._measure(self.table.steps)
+        self._look()
         return True
 
     def iterator_died(self) -> None:
@@ -354,6 +338,12 @@ class Loader:
         if next_others > 0:
             self.usage.in_next = next_others / (next_others + body_others)
 
+    def _look(self) -> None:
+        """Looks in the loop's thread, after at least a step, whether the loop computes outputs only."""
+        if self.lane is None and self.table.steps > 1:
+            self.looks += 1
+            self.evaluations += evaluates(self.session.marks)
+
     # Records
 
     def flush(self) -> None:
@@ -381,6 +371,11 @@ class Loader:
             return Facts()
         cpu, wall, _, _ = self.recorder.others
         return self.threads.facts(cpu / wall if wall > 0 else 0.0)
+
+    @property
+    def infers(self) -> bool:
+        """Returns whether its loop only computes outputs: no optimizer steps, and no gradient can be wanted."""
+        return self.lane is None and self.table.updates == 0 and 0 < self.looks == self.evaluations
 
     def _end_epoch(self, exhausted: bool) -> None:
         ended = self.table.spans
@@ -534,7 +529,10 @@ class Session:
             return
         loader.stepped = True
         self.marks.on_step = None
-        if loader is self.main:
+        self._make_main(loader)
+
+    def _make_main(self, loader: Loader) -> None:
+        if self.main is None or loader is self.main:
             return
         self.main.number, loader.number = loader.number, self.main.number
         for stem, suffix in (("steps", "csv"), ("metrics", "jsonl")):
@@ -608,6 +606,9 @@ class Session:
                 loader.flush()
             except Exception as error:  # of the last rows: the verdict knows them
                 stop(error)
+        if self.main.infers:  # before a training whose optimizer is none of torch's
+            others = [one for one in self.loaders if not one.infers]
+            self._make_main(max(others, key=lambda one: one.table.steps, default=self.main))
         record = summary.make(self, self.main, wall, complete=True)
         try:
             write_file(self.directory.path / self.file_name("summary", "json", 1), dump(record, indent=2))

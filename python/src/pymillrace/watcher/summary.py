@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import KINDS, PLACES, Breakdown
-from .predict import replay_input, what_if
+from .predict import ENOUGH_STEPS, replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
 from .run_directory import seconds, sums
@@ -88,10 +88,11 @@ def epoch_line(loader: Loader, ns: list[int], whole: bool) -> dict[str, Any]:
 def _loader(loader: Loader) -> dict[str, Any]:
     """Returns the summary of one loader."""
     load, update, other = sums(loader.table.total)
-    breakdown = loader.breakdown
+    breakdown, verdict = loader.breakdown, judge(loader, update, cores())
     return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
             "workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
             "start_method": loader.start_method, "persistent_workers": loader.persistent,
+            "bound": verdict.bound, "verdict": verdict.sentence, "updates": loader.table.updates,
             "epochs": loader.table.epoch, "steps": loader.table.steps, "images": loader.table.images,
             "load_s": load, "update_s": update, "other_s": other, "spans": _by_span(loader.table.total),
             "load_rows": {"iter": seconds(loader.table.iter_ns), "end": seconds(loader.ended_ns),
@@ -162,6 +163,8 @@ def lines(directory: Path, record: dict[str, Any]) -> list[str]:
     if record["error"]:
         text.append(f"  ended by {record['error']}")
     text += [f"  {line}" for line in (record["verdict"], record["advice"]) if line]
+    text += [f"  {one['name']}: {one['steps']} steps: {one['verdict']}" for one in record["loaders"]
+             if one["name"] != record["loader"] and one["steps"] >= ENOUGH_STEPS]
     if "ranks" in record:
         text.append(f"  {straggler_line(record)}")
     if record["what_if"] is not None and too_short(steps) is None:
