@@ -1,4 +1,4 @@
-"""Data and losses of the trials: images that take WILD_DELAY_MS to load, and a list of losses in the file WILD_LOSSES."""
+"""Data and losses of the trials: images that take WILD_DELAY_MS to load, and losses in the file WILD_LOSSES."""
 import json
 import os
 import time

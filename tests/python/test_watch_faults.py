@@ -218,10 +218,11 @@ def watched_script(folder, site, error):
     sys.modules["planted"] = planted_fault(folder / "mark", error)
     sys.meta_path.insert(0, Planter(*site))
     import pymillrace as mr
-    from pymillrace.watcher import live, provisional, start_when_imported
+    from pymillrace.watcher import live, provisional, stalls, start_when_imported
     from pymillrace.watcher.command_line import EVERY
 
     own = ValueError("of the script")
+    stalls.LOOK_S = 0.01
     provisional.FIRST_S = provisional.INTERVAL_S = live.FIRST_S = 0.0
     os.environ[EVERY] = "0"
     start_when_imported(torch.utils.data.dataloader, str(folder / "run"))
@@ -245,7 +246,7 @@ def test_a_fault_in_a_hook_changes_nothing(tmp_path, plain, site):
     assert (tmp_path / "mark").exists(), "no part of the script reaches this hook: extend script()"
     assert (code, out) == (0, plain), err
     assert f"{STOPPED}/planted: No space left on device; the training goes on" in err
-    if site[0] not in ("worker", "session"):  # workers and children are processes of their own
+    if site[0] not in ("stalls", "worker", "session"):  # workers and children are processes of their own
         assert err.count(STOPPED) == 1, err
     assert "Traceback" not in err, err
 

@@ -208,8 +208,8 @@ def test_a_loader_is_named_by_the_users_line_wherever_packages_are_installed(tmp
                                        "assert loop(Pipeline()) == [[1.0], [2.0], [3.0]]\n"
                                        "loop(DataLoader(range(3)))\n")
     path = os.pathsep.join([str(tmp_path / "packages"), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--", sys.executable, "train.py"],
-                          cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    words = [sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--", sys.executable, "train.py"]
+    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [(one["name"], one["kind"], one["steps"]) for one in summary_of(tmp_path / "run")["loaders"]] == [
         ("train.py:4", "spdl.Pipeline", 3), ("train.py:5", "DataLoader", 3)]

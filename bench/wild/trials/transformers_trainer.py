@@ -23,8 +23,8 @@ class Model(torch.nn.Module):
 
 
 model = Model()
-options = transformers.TrainingArguments("out", per_device_train_batch_size=common.BATCH, num_train_epochs=2, report_to=[],
-                                         save_strategy="no", use_cpu=True, dataloader_num_workers=common.WORKERS,
+options = transformers.TrainingArguments("out", per_device_train_batch_size=common.BATCH, num_train_epochs=2,
+                                         report_to=[], save_strategy="no", use_cpu=True, dataloader_num_workers=common.WORKERS,
                                          disable_tqdm=True, seed=1)
 transformers.Trainer(model, options, train_dataset=Rows()).train()
 common.keep(model.losses)

@@ -226,7 +226,7 @@ class Session {
       whole;  ///< of a loader that another thread iterates over: that of the run
   unsigned long thread = 0;
   bool open = false;
-  bool evaluates = false;  ///< the latest module was in evaluation mode
+  bool evaluates = false;                 ///< the latest module was in evaluation mode
   nb::object forward_hooks = nb::none();  ///< torch's dictionary
   nb::object hook_id = nb::none();
   nb::object hook = nb::none();
@@ -475,6 +475,7 @@ void bind_session(nb::module_& module) {
                                        sums.body_wall);
                    })
       .def_prop_ro("waits", &LoaderSteps::waits)
+      .def_rw("waiting_since", &LoaderSteps::waiting_since)
       .def_rw("generation", &LoaderSteps::generation)
       .def_rw("started", &LoaderSteps::started)
       .def_rw("in_order", &LoaderSteps::in_order)

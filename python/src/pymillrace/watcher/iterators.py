@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -150,7 +151,7 @@ class Making:
             self.generation = watched.iter_begins(loader)
             if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
                 self.init = WorkerInit(getattr(loader, "worker_init_fn", None), watched.records, watched.parts,
-                                       self.generation - 1)
+                                       self.generation - 1, str(watched.session.directory.path))
                 loader.__dict__["worker_init_fn"] = self.init
         except Exception as error:
             stop(error)
@@ -203,6 +204,7 @@ def replace_init(iterator: Any, watched_by: Callable[[Any], Loader | None]) -> N
 def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None:
     known = getattr(iterator, "_millrace", None) is not None
     iterator._millrace, iterator._millrace_generation = watched, generation
+    watched.iterator = weakref.ref(iterator)
     init = getattr(iterator, "_worker_init_fn", None)
     if isinstance(init, WorkerInit):
         iterator._worker_init_fn = init.own

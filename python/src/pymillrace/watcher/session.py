@@ -33,11 +33,23 @@ from .lane import Lane
 from .replacement import counterpart_of
 from .run_directory import RunDirectory, dump, place, place_is_known, write_file
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
+from .stalls import LEAST_S, Watchdog, of_worker
 from .threads import Facts, Threads, apply
 from .transforms import TransformTimer
 from .worker import exits_of
 
 SLOTS = 4096  # records of workers
+
+
+def _forks() -> None:
+    """Ends threads: Python warns of a fork beside them, and a lock that one holds would stay locked in the child."""
+    try:
+        for session in list(faults.recording):
+            session.watchdog.pause()
+        for watch in of_worker:
+            watch.end()
+    except Exception as error:
+        stop(error)
 
 
 def _forked() -> None:
@@ -48,7 +60,7 @@ def _forked() -> None:
         stop(error)
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(before=_forks, after_in_child=_forked)
 
 
 @contextmanager
@@ -119,6 +131,7 @@ class Loader:
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()
         self.inner: weakref.ref[Any] | None = None  # the loader that was iterated over last
         self.data: weakref.ref[Any] | None = None  # its data set
+        self.iterator: weakref.ref[Any] | None = None  # torch's, of the iteration under way
         self.stepped = False
         self.ended_ns = 0  # waits for an iterator's end
         self.looks = self.evaluations = 0  # looks at its loop, and those that saw an evaluation
@@ -163,6 +176,11 @@ class Loader:
     @property
     def clock(self) -> ThreadClock:
         return self.lane.clock if self.lane is not None and self.lane.is_here else self.session.clock
+
+    @property
+    def thread(self) -> int:
+        """Returns the identifier of the thread that iterates over it."""
+        return (self.session.marks if self.lane is None else self.lane.marks).thread
 
     def is_free(self) -> bool:
         """Returns whether this thread, which is not the trainer's, may begin an iteration that is recorded."""
@@ -244,6 +262,7 @@ class Loader:
         ns = self._timeline.iter_ended(self.table, perf_counter_ns())
         self.breakdown.add_outside(STARTUP, list(between(self._iter_reading, self.clock.read())), ns)
         self._iter_reading = None
+        self.session.watchdog.start()
 
     # next()
 
@@ -273,6 +292,7 @@ class Loader:
 
     def next_failed(self, error: BaseException, workers: Sequence[Any] = ()) -> None:
         """Ends an iteration: at its regular end, or with an error, to which it adds how its workers have ended."""
+        self.recorder.waiting_since = 0
         if self._is_owned() and self._timeline.holds(self.table):
             with without_signals_of_workers():
                 failed = isinstance(error, Exception) and not isinstance(error, StopIteration)
@@ -411,6 +431,7 @@ class Session:
         self.hooks: TorchHooks | None = None
         self._directory: RunDirectory | None = None
         self._provisional: Provisional | None = None
+        self.watchdog = Watchdog(self)
         faults.recording.add(self)
         atexit.register(self.close)
 
@@ -566,6 +587,16 @@ class Session:
             self._provisional.write(summary.make(self, self.main, wall, complete=False))
         if self._live is not None and self.main is not None and self._live.due():
             self._live.tell(self.main, summary.cores())
+        self.watchdog.start()  # a fork has ended its thread
+
+    def tell_if_late(self) -> None:
+        """Writes the line that is due on stderr, in a thread other than the trainer's, which is in a long step."""
+        if self._live is not None and self.main is not None and self._live.due(LEAST_S):
+            self._live.tell(self.main, summary.cores())
+
+    @property
+    def writes_lines(self) -> bool:
+        return self._live is not None
 
     def close(self) -> None:
         """Writes the summary and prints the verdict."""
@@ -589,6 +620,7 @@ class Session:
     def _conclude(self) -> None:
         if self.hooks is not None:
             self.hooks.remove()
+        self.watchdog.end()
         if self._provisional is not None:
             self._provisional.end()
         if self._directory is None or self.main is None:

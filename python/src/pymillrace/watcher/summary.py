@@ -132,7 +132,7 @@ def make(session: Session, main: Loader, wall: float, complete: bool) -> dict[st
                "bound": verdict.bound, "verdict": verdict.sentence, "workers_needed": verdict.workers_needed,
                "advice": advice(main, verdict, cores(), predicted),
                "threads": _threads(main), "blame": whole["blame"], "blame_what": whole["blame_what"],
-               "other_threads_calls": session.foreign_calls, "what_if": predicted,
+               "other_threads_calls": session.foreign_calls, "stalls": len(session.watchdog.reports), "what_if": predicted,
                **({} if complete else {"replay": replay_input(main, cores())}),
                "loaders": [_loader(one) for one in session.loaders]}
     return record
