@@ -2,9 +2,9 @@
 """Trains with other projects' loaders, unmodified, under `pymillrace watch`: run.py [--only NAME ...] [--list]
 
 Each trial of trials/ runs twice with 0 and with 1 worker, on the CPU: alone, and watched. The data set waits some ms
-per sample, which the watched run's verdict must name where it can see inside of the loader. Checked are the exit codes, the
-losses (equal, bit by bit), the number of steps, the place of the verdict, and that the loader is named by a line of the
-trial or of the project that iterates over it. Prints a table in Markdown; the exit code is 1 if a check failed.
+per sample, which the watched run's verdict must name where it can see inside of the loader. Checked are the exit codes,
+the losses (equal, bit by bit), the number of steps, the place of the verdict, and that a line of the trial or of
+common.py names the loader. Prints a table in Markdown; the exit code is 1 if a check failed.
 
 Packages are those of requirements.txt, which names exact versions: pip install --target DIR --no-deps -r
 requirements.txt. They, torch and pymillrace are found through PYTHONPATH. A trial whose package is missing is printed
@@ -57,7 +57,8 @@ def version(package: str) -> str | None:
         return None
 
 
-def execute(words: list[str], folder: Path, workers: int, delay_ms: float) -> tuple[subprocess.CompletedProcess[str], list[float]]:
+def execute(words: list[str], folder: Path, workers: int, delay_ms: float
+            ) -> tuple[subprocess.CompletedProcess[str], list[float]]:
     """Runs a trial in an empty folder. Returns its end and its losses."""
     folder.mkdir()
     losses = folder / "losses.json"

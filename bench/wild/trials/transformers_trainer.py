@@ -24,7 +24,7 @@ class Model(torch.nn.Module):
 
 model = Model()
 options = transformers.TrainingArguments("out", per_device_train_batch_size=common.BATCH, num_train_epochs=2,
-                                         report_to=[], save_strategy="no", use_cpu=True, dataloader_num_workers=common.WORKERS,
-                                         disable_tqdm=True, seed=1)
+                                         report_to=[], save_strategy="no", use_cpu=True, disable_tqdm=True, seed=1,
+                                         dataloader_num_workers=common.WORKERS)
 transformers.Trainer(model, options, train_dataset=Rows()).train()
 common.keep(model.losses)
