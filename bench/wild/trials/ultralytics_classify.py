@@ -35,8 +35,9 @@ for part, count in (("train", common.COUNT), ("val", 8)):
         folder.mkdir(parents=True, exist_ok=True)
         pixels = (255 * common.image(index)[0].permute(1, 2, 0).numpy()).astype(np.uint8)
         Image.fromarray(pixels).save(folder / f"{index}.png")
-trainer = Trainer(overrides={"model": "yolo11n-cls.yaml", "data": str(Path("images").absolute()), "epochs": 2,
-                             "imgsz": 32, "batch": common.BATCH, "workers": common.WORKERS, "device": "cpu",
-                             "plots": False, "project": "out", "seed": 1, "val": False, "warmup_epochs": 0, "nbs": common.BATCH})
+trainer = Trainer(overrides={
+    "model": "yolo11n-cls.yaml", "data": str(Path("images").absolute()), "epochs": 2, "imgsz": 32,
+    "batch": common.BATCH, "workers": common.WORKERS, "device": "cpu", "plots": False,
+    "project": "out", "seed": 1, "val": False, "warmup_epochs": 0, "nbs": common.BATCH})
 trainer.train()
 common.keep(trainer.losses)
