@@ -126,6 +126,8 @@ def script(watched):
                 print("number", number)
         except ValueError as error:
             print("raised", error, error.__context__)
+    pipelines = other_project()
+    print(list(pipelines([6, 7])), len(list(pipelines([]))))
     iterator = iter(watched([4, 5]))
     print("left", next(iterator))
     del iterator
@@ -133,6 +135,16 @@ def script(watched):
     if child == 0:
         os._exit(len(list(check)))
     print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), float(torch.rand(1)))
+
+
+def other_project():
+    """Returns a class of loaders from a package of the name of one that is known to have them."""
+    folder = Path("packages/spdl/pipeline")
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("class Pipeline(list):\n    def get_iterator(self): return list.__iter__(self)\n"
+                                        "    def __iter__(self): return self.get_iterator()\n")
+    sys.path.insert(0, os.path.abspath("packages"))
+    return importlib.import_module("spdl.pipeline").Pipeline
 
 
 class RaisesAt:
@@ -206,10 +218,11 @@ def watched_script(folder, site, error):
     sys.modules["planted"] = planted_fault(folder / "mark", error)
     sys.meta_path.insert(0, Planter(*site))
     import pymillrace as mr
-    from pymillrace.watcher import live, provisional, start_when_imported
+    from pymillrace.watcher import live, provisional, stalls, start_when_imported
     from pymillrace.watcher.command_line import EVERY
 
     own = ValueError("of the script")
+    stalls.LOOK_S = 0.01
     provisional.FIRST_S = provisional.INTERVAL_S = live.FIRST_S = 0.0
     os.environ[EVERY] = "0"
     start_when_imported(torch.utils.data.dataloader, str(folder / "run"))
@@ -233,7 +246,7 @@ def test_a_fault_in_a_hook_changes_nothing(tmp_path, plain, site):
     assert (tmp_path / "mark").exists(), "no part of the script reaches this hook: extend script()"
     assert (code, out) == (0, plain), err
     assert f"{STOPPED}/planted: No space left on device; the training goes on" in err
-    if site[0] not in ("worker", "session"):  # workers and children are processes of their own
+    if site[0] not in ("stalls", "worker", "session"):  # workers and children are processes of their own
         assert err.count(STOPPED) == 1, err
     assert "Traceback" not in err, err
 

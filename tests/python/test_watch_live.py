@@ -112,7 +112,7 @@ def test_a_stderr_that_is_gone_is_no_fault(monkeypatch, stream):
 
 class Main:
     """A loader's recording after three steps."""
-    name, lane, sees_inside, workers = "a.py:1", None, True, 0
+    name, lane, sees_inside, workers, infers = "a.py:1", None, True, 0, False
     table = types.SimpleNamespace(steps=3, spans=[0, 1, 1, 2, 0, 0, 0, 0], total=[0] * 8)
     breakdown = types.SimpleNamespace(work=[[0.0] * 4] * 7, missing=0)
 

@@ -1,8 +1,13 @@
 """Loaders that iterate in ways of their own: with a kept iterator, without DataLoader, in another thread."""
 import json
+import os
 import pickle
+import subprocess
+import sys
 import time
+import types
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -150,3 +155,67 @@ def test_an_error_in_another_threads_iteration_passes_through(tmp_path):
             pass
         assert list(Catching(DataLoader(Broken(4)), 1)) == [] and seen == ["planted"]
     assert "planted" in summary_of(tmp_path / "run")["error"]
+
+
+class Numbers:
+    """A loader that is no torch DataLoader, made of one, as torchdata's nodes may be."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __iter__(self):
+        for one in self.source:
+            time.sleep(0.002)
+            yield one
+
+
+def test_loaders_of_other_projects_are_recorded_and_not_what_they_are_made_of(tmp_path, monkeypatch):
+    project = types.ModuleType("torchdata.nodes")
+    project.Loader = type("Loader", (Numbers,), {"__iter__": Numbers.__iter__})
+    monkeypatch.setitem(sys.modules, "torchdata.nodes", project)
+    loader = project.Loader(DataLoader(Slow(40), batch_size=2))
+    with mr.watching(run=tmp_path / "run"):
+        found = train(loader, epochs=2)
+        abandoned = iter(loader)
+        next(abandoned)
+        del abandoned
+    assert found == [float(one) for one in range(40)] * 2
+    summary = summary_of(tmp_path / "run")
+    assert [one["kind"] for one in summary["loaders"]] == ["torchdata.Loader"] * 2
+    assert (summary["steps"], summary["images"], summary["loaders"][0]["epochs"]) == (40, 80, 2)
+    assert summary["loader"].startswith("test_watch_loaders.py:") and summary["load_s"] >= 0.8 * 40 * 0.002
+    assert "pymillrace cannot see inside torchdata.Loader" in summary["verdict"]
+
+
+PACKAGE = """
+class Pipeline:
+    def get_iterator(self, timeout=None):
+        return iter([[1.0], [2.0], [3.0]])
+    def __iter__(self):
+        return self.get_iterator()
+def loop(batches):
+    return [one for one in batches]
+"""
+
+
+def test_a_loader_is_named_by_the_users_line_wherever_packages_are_installed(tmp_path):
+    (tmp_path / "packages/spdl/pipeline").mkdir(parents=True)
+    (tmp_path / "packages/spdl-1.0.dist-info").mkdir()
+    (tmp_path / "packages/spdl/pipeline/__init__.py").write_text(PACKAGE)
+    (tmp_path / "packages/spdl/__init__.py").write_text("")
+    (tmp_path / "train.py").write_text("import torch\nfrom torch.utils.data import DataLoader\n"
+                                       "from spdl.pipeline import Pipeline, loop\n"
+                                       "assert loop(Pipeline()) == [[1.0], [2.0], [3.0]]\n"
+                                       "loop(DataLoader(range(3)))\n")
+    path = os.pathsep.join([str(tmp_path / "packages"), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--", sys.executable, "train.py"]
+    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [(one["name"], one["kind"], one["steps"]) for one in summary_of(tmp_path / "run")["loaders"]] == [
+        ("train.py:4", "spdl.Pipeline", 3), ("train.py:5", "DataLoader", 3)]
+
+
+def test_trials_with_other_projects_name_each_script():
+    folder = Path(__file__).parents[2] / "bench/wild"
+    listed = subprocess.run([sys.executable, folder / "run.py", "--list"], capture_output=True, text=True, check=True)
+    assert sorted(listed.stdout.split()) == sorted(one.stem for one in (folder / "trials").glob("*.py"))

@@ -167,7 +167,7 @@ class Torch:
 
 class Main:
     """Stands for as much of a loader's recording as a verdict needs."""
-    sees_inside, workers, device, persistent, transforms, lane = True, 0, None, False, (), None
+    sees_inside, workers, device, persistent, transforms, lane, infers = True, 0, None, False, (), None, False
 
     def __init__(self, facts, steps=100, workers=0, kinds=(1e9, 0, 0)):
         self.found, self.workers, self.breakdown = facts, workers, Breakdown()

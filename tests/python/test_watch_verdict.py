@@ -19,7 +19,7 @@ from pymillrace.watcher.threads import Facts
 
 class Main:
     """Stands for a loader's recording. Its load is `cpu`, `blocked` and `cores` seconds."""
-    sees_inside, device, persistent, transforms, lane = True, None, False, (), None
+    sees_inside, device, persistent, transforms, lane, infers = True, None, False, (), None, False
 
     def __init__(self, facts=Facts(), steps=100, workers=0, cpu=0.0, blocked=0.0, cores=0.0):
         self.found, self.workers, self.breakdown = facts, workers, Breakdown()

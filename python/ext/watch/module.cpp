@@ -196,9 +196,12 @@ class StepHooks {
   bool takes_part() const { return is_open() && PyThread_get_thread_ident() == thread; }
 
   /// Hook of modules. It removes itself: a global hook slows every module's call down.
-  void before_forward(const nb::args&) {
+  void before_forward(const nb::args& given) {
     if (open && !takes_part()) return;
-    if (open) timeline->forward(wall_ns());
+    if (open) {
+      timeline->forward(wall_ns());
+      note_mode(given);
+    }
     if (forward_hooks.is_none() || PyObject_DelItem(forward_hooks.ptr(), hook_id.ptr()) == 0)
       return;
     PyErr_Clear();  // somebody else has removed it
@@ -223,10 +226,21 @@ class StepHooks {
       whole;  ///< of a loader that another thread iterates over: that of the run
   unsigned long thread = 0;
   bool open = false;
+  bool evaluates = false;                 ///< the latest module was in evaluation mode
   nb::object forward_hooks = nb::none();  ///< torch's dictionary
   nb::object hook_id = nb::none();
   nb::object hook = nb::none();
   nb::object on_step = nb::none();  ///< called after a step of an optimizer
+
+ private:
+  /// Reads the mode of a hook's module.
+  void note_mode(const nb::args& given) {
+    if (given.size() == 0) return;
+    PyObject* const training = PyObject_GetAttrString(given[0].ptr(), "training");
+    if (training == nullptr) PyErr_Clear();
+    evaluates = training == Py_False;
+    Py_XDECREF(training);
+  }
 };
 
 /// Steps of a loader in a session.
@@ -320,6 +334,7 @@ void bind_timeline(nb::module_& module) {
       .def_ro("steps", &Table::steps)
       .def_ro("images", &Table::images)
       .def_ro("iter_ns", &Table::iter_ns)
+      .def_ro("updates", &Table::updates)
       .def_ro("total", &Table::total)
       .def_prop_ro("row", [](const Table& table) { return table.row.ns; })
       .def_prop_ro("spans", [](const Table& table) {
@@ -417,6 +432,7 @@ void bind_session(nb::module_& module) {
       .def_rw("thread", &StepHooks::thread)
       .def_rw("whole", &StepHooks::whole, nb::arg().none())
       .def_rw("open", &StepHooks::open)
+      .def_ro("evaluates", &StepHooks::evaluates)
       .def_rw("forward_hooks", &StepHooks::forward_hooks, nb::arg().none())
       .def_rw("hook_id", &StepHooks::hook_id, nb::arg().none())
       .def_rw("hook", &StepHooks::hook, nb::arg().none())
@@ -460,6 +476,7 @@ void bind_session(nb::module_& module) {
                                        sums.body_wall);
                    })
       .def_prop_ro("waits", &LoaderSteps::waits)
+      .def_rw("waiting_since", &LoaderSteps::waiting_since)
       .def_rw("generation", &LoaderSteps::generation)
       .def_rw("started", &LoaderSteps::started)
       .def_rw("in_order", &LoaderSteps::in_order)

@@ -59,7 +59,7 @@ void Receipts::tell(Wait& wait) const {
 
 void Steps::next_begins(std::int64_t now, Receipts* receipts) {
   if (receipts != nullptr) receipts->begin();
-  asked_ = now;
+  asked_ = waiting_since = now;
   timeline_->next_begins(table_, now);
   const Spans& row = table_->row.ns;
   if (row[kEvaluate] + row[kBetween] + row[kSetup] > 0) others.drop();  // not the body alone
@@ -68,6 +68,7 @@ void Steps::next_begins(std::int64_t now, Receipts* receipts) {
 
 void Steps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
                        const Receipts* receipts) {
+  waiting_since = 0;
   timeline_->next_ended(*table_, now, images);
   others.next_ended(now);
   Entry& entry = waits_.emplace_back();

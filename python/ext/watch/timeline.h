@@ -34,7 +34,8 @@ struct Table {
   std::int64_t steps = 0;
   std::int64_t images = 0;
   std::int64_t iter_ns = 0;
-  Spans total{};  ///< of all finished rows
+  std::int64_t updates = 0;  ///< steps of optimizers in its loop
+  Spans total{};             ///< of all finished rows
   // The timeline's counters when this loader lost the foreground.
   std::int64_t idle_mark = 0;
   std::int64_t busy_mark = 0;
@@ -57,7 +58,10 @@ class Timeline {
   void step_begins(std::int64_t now) {
     if (step_begin_ == 0) step_begin_ = now;
   }
-  void step_ended(std::int64_t now) { step_end_ = now; }
+  void step_ended(std::int64_t now) {
+    step_end_ = now;
+    if (!stack_.empty()) ++stack_.back()->updates;
+  }
   /// Returns whether an optimizer has stepped since the body of the loop began.
   bool stepped() const { return step_end_ != 0; }
   std::int64_t forward_mark() const { return forward_; }

@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from . import faults
 from .errors import InUse, WatchError
 from .faults import stop
-from .iterators import WatchedIterable, calling_line, make_iterator, replace_init
+from .iterators import WatchedIterable, calling_line, is_inside, make_iterator, replace_init
 from .messages import say
+from .other_loaders import Finder, replace_imported
 from .plan import override_arguments
 from .run_directory import place_is_known
 from .session import WatchedLoader, Session
@@ -104,6 +105,7 @@ def start_when_imported(module: Any, run: str) -> None:
     try:
         override_arguments(module.DataLoader)
         _patch(module.DataLoader)
+        sys.meta_path.insert(0, Finder(_watched))
         _every.append(Session(Path(run), live=True))
     except Exception as error:
         stop(error)
@@ -122,14 +124,14 @@ def _is_dataloader(loader: object) -> bool:
     return data is not None and isinstance(loader, data.DataLoader)
 
 
-def _watched(loader: Any) -> WatchedLoader | None:
-    """Returns the recording that an iteration over a DataLoader belongs to."""
-    own = _given.get(loader)
+def _watched(loader: Any, kind: str = "DataLoader") -> WatchedLoader | None:
+    """Returns the recording that an iteration over a loader belongs to."""
+    own = _given.get(loader) if kind == "DataLoader" else None  # others may have no hash
     if own is not None and (own.session.takes_part() or own.is_free()):
         return own
     for session in reversed(_every):
         if (session.takes_part() or session.records_threads) and _opens(session):
-            return session.loader(calling_line(), "DataLoader", loader, given=False)
+            return session.loader(calling_line(), kind, loader, given=False)
     return None
 
 
@@ -161,6 +163,7 @@ def _patch(dataloader: Any = None) -> None:
 
     StatefulDataLoader has an __init__ of its own too, which is replaced to take the plan's arguments.
     """
+    replace_imported(_watched)
     if _replaced:
         return
     if dataloader is None:
@@ -195,7 +198,7 @@ def _replace_iter(dataloader: Any) -> None:
 
     def __iter__(self: Any) -> Any:
         try:
-            watched = _watched(self)
+            watched = None if is_inside() else _watched(self)
         except Exception as error:
             stop(error)
             watched = None

@@ -5,9 +5,17 @@ act in the trainer's thread only.
 """
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 from .._watch import StepHooks
+
+
+def evaluates(marks: StepHooks) -> bool:
+    """Returns whether the calling thread computes no gradients, or the latest module is in evaluation mode."""
+    torch = sys.modules.get("torch")
+    return torch is not None and (marks.evaluates or not torch.is_grad_enabled())
 
 
 class TorchHooks:
@@ -17,6 +25,8 @@ class TorchHooks:
         from torch.nn.modules import module
         from torch.optim import optimizer
 
+        # torch warns of global hooks where a compiled module is called; this hook does not change what is compiled.
+        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
         self._marks = marks
         hook: Any = marks.before_forward
         handle = module.register_module_forward_pre_hook(hook)

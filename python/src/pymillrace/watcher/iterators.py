@@ -6,9 +6,11 @@ of its own class whose __next__ tells the session when it was called and when it
 """
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -119,7 +121,22 @@ def _timed_class(base: type) -> type:
     return type(base.__name__, (base,), members)
 
 
-making = threading.local()  # `depth`: iterators that this thread is making for a recording
+_inside = threading.local()  # `depth`: loaders that this thread is inside of, for a recording
+
+
+def is_inside() -> bool:
+    """Returns whether this thread is inside of a recorded loader that is made of others: these belong to it."""
+    return getattr(_inside, "depth", 0) > 0
+
+
+class Inside:
+    """Marks the time in which this thread is inside of a recorded loader."""
+
+    def __enter__(self) -> None:
+        _inside.depth = getattr(_inside, "depth", 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        _inside.depth -= 1
 
 
 class Making:
@@ -134,15 +151,16 @@ class Making:
             self.generation = watched.iter_begins(loader)
             if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
                 self.init = WorkerInit(getattr(loader, "worker_init_fn", None), watched.records, watched.parts,
-                                       self.generation - 1)
+                                       self.generation - 1, str(watched.session.directory.path))
                 loader.__dict__["worker_init_fn"] = self.init
         except Exception as error:
             stop(error)
-        making.depth = getattr(making, "depth", 0) + 1
+        self.inside = Inside()
+        self.inside.__enter__()
 
     def end(self, error: BaseException | None) -> None:
         """Removes the probes. `error`: the exception with which making the iterator failed."""
-        making.depth -= 1
+        self.inside.__exit__()
         attributes = getattr(self.loader, "__dict__", {})
         if self.init is not None:
             own = self.init.own
@@ -174,7 +192,7 @@ def replace_init(iterator: Any, watched_by: Callable[[Any], WatchedLoader | None
     """Replaces the __init__ of a class of iterators, for those that are made without their loader's __iter__."""
     def before(self: Any, loader: Any = None, *_: Any, **__: Any) -> Making | None:
         try:
-            watched = None if loader is None or getattr(making, "depth", 0) > 0 else watched_by(loader)
+            watched = None if loader is None or is_inside() else watched_by(loader)
         except Exception as error:
             stop(error)
             watched = None
@@ -186,6 +204,7 @@ def replace_init(iterator: Any, watched_by: Callable[[Any], WatchedLoader | None
 def _adopt(iterator: Any, loader: Any, watched: WatchedLoader, generation: int) -> None:
     known = getattr(iterator, "_millrace", None) is not None
     iterator._millrace, iterator._millrace_generation = watched, generation
+    watched.iterator = weakref.ref(iterator)
     init = getattr(iterator, "_worker_init_fn", None)
     if isinstance(init, WorkerInit):
         iterator._worker_init_fn = init.own
@@ -211,30 +230,36 @@ class WatchedIterable:
         self._inner, self._watched = inner, watched
 
     def __iter__(self) -> Iterator[Any]:
-        watched, generation = self._watched, NOT_RECORDED
-        try:
-            generation = watched.iter_begins(None)
-        except Exception as error:
-            stop(error)
-        try:
-            iterator = iter(self._inner)
-        except BaseException as error:
-            try:
-                watched.next_failed(error)
-            except Exception as fault:
-                stop(fault)
-            raise
-        try:
-            watched.iter_ended()
-        except Exception as error:
-            stop(error)
-        return _PlainIterator(iterator, watched, generation)
+        return iterate(lambda: iter(self._inner), self._watched)
 
     def __len__(self) -> int:
         return len(self._inner)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "_inner"), name)
+
+
+def iterate(make: Callable[[], Iterator[Any]], watched: WatchedLoader) -> Iterator[Any]:
+    """Returns a stand-in for the iterator that `make` returns."""
+    generation = NOT_RECORDED
+    try:
+        generation = watched.iter_begins(None)
+    except Exception as error:
+        stop(error)
+    try:
+        with Inside():
+            iterator = make()
+    except BaseException as error:
+        try:
+            watched.next_failed(error)
+        except Exception as fault:
+            stop(fault)
+        raise
+    try:
+        watched.iter_ended()
+    except Exception as error:
+        stop(error)
+    return _PlainIterator(iterator, watched, generation)
 
 
 class _PlainIterator:
@@ -258,7 +283,8 @@ class _PlainIterator:
         if not recorded:
             return next(self._inner)
         try:
-            data = next(self._inner)
+            with Inside():
+                data = next(self._inner)
         except BaseException as error:
             try:
                 watched.next_failed(error)
@@ -285,14 +311,14 @@ class _PlainIterator:
 
 
 def calling_line() -> str:
-    """Returns file:line of the nearest caller outside this package, torch and other installed packages."""
+    """Returns file:line of the nearest caller outside this package, Python's own library and installed packages."""
     frame: types.FrameType | None = sys._getframe(1)
     nearest = None
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_HERE) and "/torch/utils/data/" not in file:
             nearest = nearest or frame
-            if "site-packages" not in file and "dist-packages" not in file:
+            if not _is_installed(file.rpartition("/")[0]):
                 nearest = frame
                 break
         frame = frame.f_back
@@ -301,4 +327,24 @@ def calling_line() -> str:
     return f"{nearest.f_code.co_filename.rsplit('/', 1)[-1]}:{nearest.f_lineno}"
 
 
+@lru_cache(maxsize=None)
+def _is_installed(folder: str) -> bool:
+    """Returns whether a folder of source files belongs to Python's own library or to an installed package."""
+    if "site-packages" in folder or "dist-packages" in folder or folder.startswith(_STANDARD):
+        return True
+    roots = [os.path.abspath(one) for one in sys.path if _holds_packages(one)]
+    return any(folder == one or folder.startswith(one + "/") for one in roots)
+
+
+@lru_cache(maxsize=None)
+def _holds_packages(folder: str) -> bool:
+    """Returns whether packages were installed into a folder, as by `pip install --target`."""
+    try:
+        with os.scandir(folder or ".") as entries:
+            return any(one.name.endswith(".dist-info") for one in entries)
+    except OSError:
+        return False
+
+
 _HERE = __file__.rsplit("/", 1)[0]
+_STANDARD = os.__file__.rsplit("/", 1)[0] + "/"

@@ -47,8 +47,9 @@ class Live:
         self._due = self._begin + min(FIRST_S, interval_s)
         self._thread: threading.Thread | None = None
 
-    def due(self) -> bool:
-        return time.monotonic() >= self._due and (self._thread is None or not self._thread.is_alive())
+    def due(self, late_s: float = 0.0) -> bool:
+        """Returns whether a line is due for so many seconds."""
+        return time.monotonic() >= self._due + late_s and (self._thread is None or not self._thread.is_alive())
 
     def tell(self, main: WatchedLoader, cores: int) -> None:
         """Begins to write a line on the main loader."""

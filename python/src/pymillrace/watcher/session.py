@@ -16,8 +16,7 @@ from time import perf_counter_ns, process_time_ns
 from typing import Any, NamedTuple
 
 from . import faults, ranks, summary, trace
-from .._watch import FLUSH, Receipts, RecordFile, Steps
-from .._watch import StepHooks
+from .._watch import FLUSH, Receipts, RecordFile, StepHooks, Steps
 from .breakdown import STARTUP, Breakdown
 from .clocks import SCHEDSTAT, ThreadClock, between
 from .device import DeviceGaps, device_gaps
@@ -28,15 +27,28 @@ from .messages import say, without_signals_of_writes
 from .plan import end_at, steps_of_plan, threads_of_plan
 from .predict import Usage
 from .provisional import Provisional
-from .hooks import TorchHooks
+from .hooks import TorchHooks, evaluates
+from .lane import Lane
 from .replacement import counterpart_of
 from .run_directory import RunDirectory, dump, place, place_is_known, write_file
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
+from .stalls import LEAST_S, Watchdog, of_worker
 from .threads import Facts, Threads, apply
 from .transforms import TransformTimer
 from .worker import exits_of
 
 SLOTS = 4096  # records of workers
+
+
+def _forks() -> None:
+    """Ends threads: Python warns of a fork beside them, and a lock that one holds would stay locked in the child."""
+    try:
+        for session in list(faults.recording):
+            session.watchdog.pause()
+        for watch in of_worker:
+            watch.end()
+    except Exception as error:
+        stop(error)
 
 
 def _forked() -> None:
@@ -47,7 +59,7 @@ def _forked() -> None:
         stop(error)
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(before=_forks, after_in_child=_forked)
 
 
 @contextmanager
@@ -97,27 +109,6 @@ class Stretch(NamedTuple):
     delay: int  # ns in which the trainer's thread had no core
 
 
-class Lane:
-    """A thread other than the trainer's, which takes batches ahead of the loop, and its time."""
-
-    def __init__(self, whole: StepHooks) -> None:
-        self.marks = StepHooks(perf_counter_ns())
-        self.marks.whole, self.marks.open = whole, True
-        self.enter()
-
-    def enter(self) -> None:
-        """Makes the calling thread the one that is recorded."""
-        self.marks.thread, self.clock = threading.get_ident(), ThreadClock()
-
-    @property
-    def is_here(self) -> bool:
-        return self.marks.thread == threading.get_ident()
-
-    @property
-    def lives(self) -> bool:
-        return any(one.ident == self.marks.thread for one in threading.enumerate())
-
-
 class WatchedLoader:
     """A watched loader."""
 
@@ -139,8 +130,10 @@ class WatchedLoader:
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()
         self.inner: weakref.ref[Any] | None = None  # the loader that was iterated over last
         self.data: weakref.ref[Any] | None = None  # its data set
+        self.iterator: weakref.ref[Any] | None = None  # torch's, of the iteration under way
         self.stepped = False
         self.ended_ns = 0  # waits for an iterator's end
+        self.looks = self.evaluations = 0  # looks at its loop, and those that saw an evaluation
         self.epochs: list[dict[str, Any]] = []
         self.usage = Usage()
         self.threads = Threads()
@@ -182,6 +175,11 @@ class WatchedLoader:
     @property
     def clock(self) -> ThreadClock:
         return self.lane.clock if self.lane is not None and self.lane.is_here else self.session.clock
+
+    @property
+    def thread(self) -> int:
+        """Returns the identifier of the thread that iterates over it."""
+        return (self.session.marks if self.lane is None else self.lane.marks).thread
 
     def is_free(self) -> bool:
         """Returns whether this thread, which is not the trainer's, may begin an iteration that is recorded."""
@@ -263,6 +261,7 @@ class WatchedLoader:
         ns = self._timeline.iter_ended(self.table, perf_counter_ns())
         self.breakdown.add_outside(STARTUP, list(between(self._iter_reading, self.clock.read())), ns)
         self._iter_reading = None
+        self.session.watchdog.start()
 
     # next()
 
@@ -281,6 +280,7 @@ class WatchedLoader:
             if self.recorder.first:
                 self.batch_bytes = bytes_in(data)
             self._measure(self.table.steps - 1)
+            self._look()
             self.flush()
             self._read_threads()
             self.session.summarise()
@@ -291,6 +291,7 @@ class WatchedLoader:
 
     def next_failed(self, error: BaseException, workers: Sequence[Any] = ()) -> None:
         """Ends an iteration: at its regular end, or with an error, to which it adds how its workers have ended."""
+        self.recorder.waiting_since = 0
         if self._is_owned() and self._timeline.holds(self.table):
             with without_signals_of_workers():
                 failed = isinstance(error, Exception) and not isinstance(error, StopIteration)
@@ -302,6 +303,7 @@ class WatchedLoader:
     def _end_iteration(self, error: BaseException) -> None:
         ns = self._timeline.exhausted(self.table, perf_counter_ns())
         self._measure(self.table.steps)
+        self._look()
         self.flush()
         self.breakdown.add_wait(STARTUP, ns)
         self.ended_ns += ns
@@ -318,6 +320,7 @@ class WatchedLoader:
             return False
         self._timeline.next_begins(self.table, perf_counter_ns())
         self._measure(self.table.steps)
+        self._look()
         return True
 
     def iterator_died(self) -> None:
@@ -354,6 +357,12 @@ class WatchedLoader:
         if next_others > 0:
             self.usage.in_next = next_others / (next_others + body_others)
 
+    def _look(self) -> None:
+        """Looks in the loop's thread, after at least a step, whether the loop computes outputs only."""
+        if self.lane is None and self.table.steps > 1:
+            self.looks += 1
+            self.evaluations += evaluates(self.session.marks)
+
     # Records
 
     def flush(self) -> None:
@@ -381,6 +390,11 @@ class WatchedLoader:
             return Facts()
         cpu, wall, _, _ = self.recorder.others
         return self.threads.facts(cpu / wall if wall > 0 else 0.0)
+
+    @property
+    def infers(self) -> bool:
+        """Returns whether its loop only computes outputs: no optimizer steps, and no gradient can be wanted."""
+        return self.lane is None and self.table.updates == 0 and 0 < self.looks == self.evaluations
 
     def _end_epoch(self, exhausted: bool) -> None:
         ended = self.table.spans
@@ -416,6 +430,7 @@ class Session:
         self.hooks: TorchHooks | None = None
         self._directory: RunDirectory | None = None
         self._provisional: Provisional | None = None
+        self.watchdog = Watchdog(self)
         faults.recording.add(self)
         atexit.register(self.close)
 
@@ -534,7 +549,10 @@ class Session:
             return
         loader.stepped = True
         self.marks.on_step = None
-        if loader is self.main:
+        self._make_main(loader)
+
+    def _make_main(self, loader: WatchedLoader) -> None:
+        if self.main is None or loader is self.main:
             return
         self.main.number, loader.number = loader.number, self.main.number
         for stem, suffix in (("steps", "csv"), ("metrics", "jsonl")):
@@ -568,6 +586,16 @@ class Session:
             self._provisional.write(summary.make(self, self.main, wall, complete=False))
         if self._live is not None and self.main is not None and self._live.due():
             self._live.tell(self.main, summary.cores())
+        self.watchdog.start()  # a fork has ended its thread
+
+    def tell_if_late(self) -> None:
+        """Writes the line that is due on stderr, in a thread other than the trainer's, which is in a long step."""
+        if self._live is not None and self.main is not None and self._live.due(LEAST_S):
+            self._live.tell(self.main, summary.cores())
+
+    @property
+    def writes_lines(self) -> bool:
+        return self._live is not None
 
     def close(self) -> None:
         """Writes the summary and prints the verdict."""
@@ -591,6 +619,7 @@ class Session:
     def _conclude(self) -> None:
         if self.hooks is not None:
             self.hooks.remove()
+        self.watchdog.end()
         if self._provisional is not None:
             self._provisional.end()
         if self._directory is None or self.main is None:
@@ -608,6 +637,9 @@ class Session:
                 loader.flush()
             except Exception as error:  # of the last rows: the verdict knows them
                 stop(error)
+        if self.main.infers:  # before a training whose optimizer is none of torch's
+            others = [one for one in self.loaders if not one.infers]
+            self._make_main(max(others, key=lambda one: one.table.steps, default=self.main))
         record = summary.make(self, self.main, wall, complete=True)
         try:
             write_file(self.directory.path / self.file_name("summary", "json", 1), dump(record, indent=2))

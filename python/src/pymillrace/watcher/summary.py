@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import KINDS, PLACES, Breakdown
-from .predict import replay_input, what_if
+from .predict import ENOUGH_STEPS, replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
 from .run_directory import seconds, sums
@@ -88,10 +88,11 @@ def epoch_line(loader: WatchedLoader, ns: list[int], whole: bool) -> dict[str, A
 def _loader(loader: WatchedLoader) -> dict[str, Any]:
     """Returns the summary of one loader."""
     load, update, other = sums(loader.table.total)
-    breakdown = loader.breakdown
+    breakdown, verdict = loader.breakdown, judge(loader, update, cores())
     return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
             "workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
             "start_method": loader.start_method, "persistent_workers": loader.persistent,
+            "bound": verdict.bound, "verdict": verdict.sentence, "updates": loader.table.updates,
             "epochs": loader.table.epoch, "steps": loader.table.steps, "images": loader.table.images,
             "load_s": load, "update_s": update, "other_s": other, "spans": _by_span(loader.table.total),
             "load_rows": {"iter": seconds(loader.table.iter_ns), "end": seconds(loader.ended_ns),
@@ -131,7 +132,7 @@ def make(session: Session, main: WatchedLoader, wall: float, complete: bool) -> 
                "bound": verdict.bound, "verdict": verdict.sentence, "workers_needed": verdict.workers_needed,
                "advice": advice(main, verdict, cores(), predicted),
                "threads": _threads(main), "blame": whole["blame"], "blame_what": whole["blame_what"],
-               "other_threads_calls": session.foreign_calls, "what_if": predicted,
+               "other_threads_calls": session.foreign_calls, "stalls": len(session.watchdog.reports), "what_if": predicted,
                **({} if complete else {"replay": replay_input(main, cores())}),
                "loaders": [_loader(one) for one in session.loaders]}
     return record
@@ -162,6 +163,8 @@ def lines(directory: Path, record: dict[str, Any]) -> list[str]:
     if record["error"]:
         text.append(f"  ended by {record['error']}")
     text += [f"  {line}" for line in (record["verdict"], record["advice"]) if line]
+    text += [f"  {one['name']}: {one['steps']} steps: {one['verdict']}" for one in record["loaders"]
+             if one["name"] != record["loader"] and one["steps"] >= ENOUGH_STEPS]
     if "ranks" in record:
         text.append(f"  {straggler_line(record)}")
     if record["what_if"] is not None and too_short(steps) is None:

@@ -58,6 +58,8 @@ def classify(loader: WatchedLoader, update: float, cores: int) -> Verdict:
         return Verdict("unknown", "unknown", missing, needed)
     verdict = _classify(loader, update, needed)
     facts = loader.facts()
+    if loader.infers:
+        verdict.sentence = f"inference, without gradients or optimizer: {verdict.sentence}"
     if facts.oversubscribed(cores):
         verdict.sentence = f"oversubscribed: {round(facts.threads)} threads on {_cores(cores)}; {verdict.sentence}"
     return verdict

@@ -11,12 +11,14 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from time import monotonic
 from typing import Any
 
 from .._watch import FetchProbe, RecordFile, SendProbe
 from .clocks import SCHEDSTAT, UNKNOWN
 from .faults import stop
 from .plan import threads_of_plan
+from .stalls import WorkerWatch, of_worker
 from .threads import apply
 from .transforms import TransformTimer
 
@@ -33,6 +35,8 @@ def _timed_fetcher(base: type) -> type:
         try:
             timer = self._millrace_timer
             recorder = timer.recorder
+            if timer.watch is not None:
+                timer.watch.began = monotonic()
             sampled = recorder.begin()
         except Exception as error:
             stop(error)
@@ -43,6 +47,8 @@ def _timed_fetcher(base: type) -> type:
         try:
             if recorder is not None:
                 recorder.finish(index)
+                if timer.watch is not None:
+                    timer.watch.began = 0.0
         except Exception as error:
             stop(error)
         return data
@@ -60,6 +66,7 @@ class FetchTimer:
     def __init__(self, worker: int, dataset: Any, generation: int, file: RecordFile | None = None) -> None:
         self.recorder = FetchProbe(worker, generation, SCHEDSTAT, file)
         self.transforms = TransformTimer(dataset)
+        self.watch: WorkerWatch | None = None
 
     def install(self, fetcher: Any) -> None:
         """Wraps a new fetcher. Each one serves a new iteration over the data set."""
@@ -90,6 +97,8 @@ class FetchTimer:
             data = plain(fetcher, index)
         finally:
             try:
+                if self.watch is not None:
+                    self.watch.began = 0.0
                 ns = recorder.end()
                 transform, transform_cpu, parts = self.transforms.end()
                 recorder.unsampled = self.transforms.unsampled_after(ns)
@@ -105,8 +114,10 @@ class FetchTimer:
 class WorkerInit:
     """Runs the loader's own worker_init_fn and installs the probes in this worker."""
 
-    def __init__(self, own: Callable[[int], None] | None, file: RecordFile, parts: int, generation: int) -> None:
+    def __init__(self, own: Callable[[int], None] | None, file: RecordFile, parts: int, generation: int,
+                 directory: str) -> None:
         self.own, self._path, self._slots, self._parts, self._generation = own, file.path, file.slots, parts, generation
+        self._directory = directory  # of the run
 
     def __call__(self, worker: int) -> None:
         if self.own is not None:
@@ -129,6 +140,8 @@ class WorkerInit:
         timer = FetchTimer(worker, None if info is None else info.dataset, self._generation, file)
         if len(timer.transforms.names) != self._parts:
             timer.transforms = TransformTimer(None)  # this copy of the data set has other transforms: no rows
+        timer.watch = WorkerWatch(self._directory, None if info is None else info.dataset)
+        of_worker[:] = [timer.watch]
         create: Callable[..., Any] = _DatasetKind.create_fetcher
 
         def timed_create(*args: Any) -> Any:

@@ -1,0 +1,85 @@
+"""Loaders of other projects that use no torch DataLoader: waits for their batches are recorded, and nothing inside.
+
+A table names the methods that return their iterators. They are replaced where the project has been imported; under
+`pymillrace watch` also when it is imported later.
+"""
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .faults import stop
+from .iterators import is_inside, iterate
+
+if TYPE_CHECKING:
+    from .session import WatchedLoader
+
+METHODS = {"torchdata.nodes": ("Loader", "__iter__"), "spdl.pipeline": ("Pipeline", "get_iterator")}
+
+Watched = Callable[[Any, str], "WatchedLoader | None"]  # returns the recording of a loader of a kind
+
+
+def replace_in(module: Any, watched_by: Watched) -> None:
+    """Replaces the method of a project's class that returns its iterators."""
+    class_, method = METHODS[module.__name__]
+    of_class = getattr(module, class_, None)
+    original = getattr(of_class, method, None)
+    if original is None or hasattr(original, "_millrace"):
+        return
+    kind = f"{module.__name__.partition('.')[0]}.{class_}"
+
+    @functools.wraps(original)
+    def replaced(self: Any, *given: Any, **named: Any) -> Any:
+        try:
+            watched = None if is_inside() else watched_by(self, kind)
+        except Exception as error:
+            stop(error)
+            watched = None
+        if watched is None:
+            return original(self, *given, **named)
+        return iterate(lambda: original(self, *given, **named), watched)
+
+    setattr(replaced, "_millrace", True)
+    setattr(of_class, method, replaced)
+
+
+def replace_imported(watched_by: Watched) -> None:
+    """Replaces the methods of those projects that have been imported."""
+    for name in METHODS:
+        if name in sys.modules:
+            replace_in(sys.modules[name], watched_by)
+
+
+class Finder:
+    """Finds modules of these projects by the other finders, and replaces their methods after they have run."""
+
+    def __init__(self, watched_by: Watched) -> None:
+        self._watched_by = watched_by
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name not in METHODS:
+            return None
+        try:
+            return self._recorded(name, path)
+        except Exception as error:
+            stop(error)
+            return None  # other finders follow
+
+    def _recorded(self, name: str, path: Any) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            try:
+                replace_in(module, self._watched_by)
+            except Exception as error:
+                stop(error)
+
+        setattr(spec.loader, "exec_module", exec_module)
+        return spec

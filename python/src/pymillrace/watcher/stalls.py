@@ -1,0 +1,197 @@
+"""Stalls: no batch for ten times the usual wait. Says who is waited for, what it does, and what the machine has left.
+
+A thread of the trainer's process looks once per second, between two iterations that start workers and not while a
+process is forked. In each worker, another one leaves what the worker does in a file of the run while one batch takes
+long. Both need the interpreter's lock of their process: of one that native code holds, the stack is unavailable.
+"""
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .faults import stop
+from .live import write_at_once
+from .run_directory import dump, write_file
+from .spans import LOAD
+from .stack import doing
+
+if TYPE_CHECKING:
+    from .session import Session, WatchedLoader
+
+LEAST_S = 10.0  # a shorter wait is no stall
+FIRST_S = 60.0  # nor is one of less for the first batch
+USUAL = 10.0  # times the mean wait
+LOOK_S = 1.0
+FRESH = 10  # looks after which a worker's file, which it writes at each look, says nothing
+WORKER_S = 0.5 * LEAST_S  # a worker that makes one batch for longer says what it does
+AGAIN = 2.0  # a stall is reported again after so many times its length
+MOST = 100  # reports of a run
+SHOWN = 6  # frames on stderr
+
+
+def file_of(directory: Path, process: int) -> Path:
+    return directory / f"stall.{process}.json"
+
+
+class Watchdog:
+    """Looks for stalls in a thread of its own, from start() to pause()."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._next_s = 0.0  # length at which the stall under way is reported
+        self._since = 0  # when it began
+        self.reports: list[dict[str, Any]] = []
+
+    def start(self) -> None:
+        if self._thread is None and not self._session.closed:
+            self._ended = threading.Event()
+            self._thread = threading.Thread(target=self._look, args=(self._ended,), name="pymillrace stalls",
+                                            daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the script may start no more threads: nobody looks
+                self._thread = None
+
+    def pause(self) -> None:
+        """Ends the thread until start() is called again."""
+        thread, self._thread = self._thread, None
+        self._ended.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(LOOK_S)
+
+    def end(self) -> None:
+        self.pause()
+        if self.reports:
+            for file in self._session.directory.path.glob("stall.*.json"):
+                file.unlink(missing_ok=True)
+
+    def _look(self, ended: threading.Event) -> None:
+        while not ended.wait(LOOK_S) and not self._session.closed:
+            try:
+                self._session.tell_if_late()
+                for loader in list(self._session.loaders):
+                    self._check(loader)
+            except Exception as error:
+                stop(error)
+
+    def _check(self, loader: WatchedLoader) -> None:
+        since, steps = loader.recorder.waiting_since, loader.table.steps
+        if since == 0 or len(self.reports) >= MOST:
+            return
+        waited = 1e-9 * (time.perf_counter_ns() - since)
+        if since != self._since:
+            usual = 1e-9 * loader.table.total[LOAD] / steps if steps else 0.0
+            if waited < max(LEAST_S if steps else FIRST_S, USUAL * usual):
+                return
+            self._since, self._next_s = since, waited
+        if waited < self._next_s:
+            return
+        self._next_s = AGAIN * waited
+        report = {"loader": loader.name, "step": steps, "waited_s": waited, **self._who(loader), **left(
+            self._session.directory.path)}
+        self.reports.append(report)
+        self._session.directory.append("stalls.jsonl", dump(report))
+        if self._session.writes_lines:
+            write_at_once("\n".join(lines(report)))
+
+    def _who(self, loader: WatchedLoader) -> dict[str, Any]:
+        """Returns who is waited for, and what it does."""
+        iterator = None if loader.iterator is None else loader.iterator()
+        workers = getattr(iterator, "_workers", None)
+        if not workers:
+            dataset = None if loader.data is None else loader.data()
+            return {"worker": None, "pid": os.getpid(), **doing(loader.thread, dataset), "unavailable": None}
+        task = getattr(iterator, "_task_info", {}).get(getattr(iterator, "_rcvd_idx", None))
+        if not task or len(task) != 1:  # made already: it waits elsewhere, as for the thread that pins memory
+            return {"worker": None, "pid": os.getpid(), **doing(loader.thread), "unavailable": None}
+        worker = workers[task[0]]
+        found: dict[str, Any] = {"index": None, "file": None, "stack": []}
+        why = None
+        try:
+            file = file_of(self._session.directory.path, worker.pid)
+            if time.time() - file.stat().st_mtime > FRESH * LOOK_S:
+                raise FileNotFoundError
+            found |= json.loads(file.read_text())
+        except (OSError, ValueError):
+            why = ("native code holds its interpreter's lock, or it makes no batch" if worker.is_alive() else
+                   "it has ended")
+        return {"worker": int(task[0]), "pid": worker.pid, **found, "unavailable": why}
+
+
+def left(directory: Path) -> dict[str, int | None]:
+    """Returns the free bytes of shared memory, of the directory's disk, and of memory; None where nobody tells."""
+    def free(path: str | Path) -> int | None:
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return None
+        return found.f_bavail * found.f_frsize
+
+    memory = None
+    try:
+        rows = Path("/proc/meminfo").read_text().split("\n")
+        memory = next((1024 * int(row.split()[1]) for row in rows if row.startswith("MemAvailable:")), None)
+    except (OSError, ValueError, IndexError):
+        pass
+    return {"free_shared_memory": free("/dev/shm"), "free_disk": free(directory), "free_memory": memory}
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    """Returns what is printed of a stall."""
+    who = "this process" if report["worker"] is None else f"DataLoader worker {report['worker']}"
+    what = "".join(f", {key} {report[key]}" for key in ("index", "file") if report[key] is not None)
+    free = ", ".join(f"{name} {_bytes(report[key])}" for key, name in (
+        ("free_shared_memory", "/dev/shm"), ("free_memory", "memory"), ("free_disk", "disk")))
+    text = [f"{report['loader']}: no batch for {report['waited_s']:.0f} s after step {report['step']}: "
+            f"{who} (pid {report['pid']}){what}; free: {free}"]
+    if report["unavailable"]:
+        return [*text, f"  stack unavailable: {report['unavailable']}"]
+    return text + [f"  {frame}" for frame in report["stack"][-SHOWN:]]
+
+
+def _bytes(count: int | None) -> str:
+    return "unknown" if count is None else f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+of_worker: list[WorkerWatch] = []  # that of this process, if it is a worker
+
+
+class WorkerWatch:
+    """Leaves what a worker does in a file while it makes one batch for longer than WORKER_S."""
+
+    def __init__(self, directory: str, dataset: Any) -> None:
+        self._file, self._dataset = file_of(Path(directory), os.getpid()), dataset
+        self._worker = threading.get_ident()
+        self.began = 0.0  # when the batch under way was begun; 0: none is
+        self._told = 0.0  # that of the batch in the file
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="pymillrace stalls", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ends the thread for good."""
+        self._ended.set()
+        self._thread.join(LOOK_S)
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            try:
+                self._tell()
+            except Exception as error:
+                stop(error)
+                return
+
+    def _tell(self) -> None:
+        began = self.began
+        if self._told and self._told != began:
+            self._file.unlink(missing_ok=True)
+            self._told = 0.0
+        if began and time.monotonic() - began >= WORKER_S:
+            self._told = began
+            write_file(self._file, dump(doing(self._worker, self._dataset)))

@@ -1,0 +1,116 @@
+"""A training that gets no batch says who is waited for, and what that one does."""
+import ctypes
+import json
+import os
+import threading
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+from torch.utils.data import DataLoader, Dataset
+
+import pymillrace as mr
+from pymillrace.watcher import live, session, stalls
+from pymillrace.watcher.command_line import EVERY
+
+STALLED = 9  # sample
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    for name, value in (("LEAST_S", 1.0), ("WORKER_S", 0.3), ("LOOK_S", 0.1)):
+        monkeypatch.setattr(stalls, name, value)
+
+
+class Hangs(Dataset):
+    def __init__(self, way=time.sleep, seconds=3.0):
+        self.way, self.seconds = way, seconds
+        self.samples = [(f"/data/{index}.jpg", 0) for index in range(12)]
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        if index == STALLED:
+            self.waits()
+        return torch.full((1,), float(index))
+
+    def waits(self):
+        self.way(self.seconds)
+
+
+class HoldsTheLock:
+    """Waits in native code that keeps the interpreter's lock."""
+
+    def __call__(self, seconds):
+        ctypes.PyDLL(None).usleep(int(1e6 * seconds))
+
+
+def recorded(tmp_path, dataset, workers):
+    with mr.watching(run=tmp_path / "run"):
+        batches = [one.flatten().tolist() for one in DataLoader(dataset, 2, num_workers=workers)]
+    assert batches == [[2.0 * at, 2.0 * at + 1] for at in range(6)]
+    assert not list((tmp_path / "run").glob("stall.*.json"))
+    rows = [json.loads(line) for line in (tmp_path / "run/stalls.jsonl").read_text().splitlines()]
+    assert json.loads((tmp_path / "run/summary.json").read_text())["stalls"] == len(rows)
+    return rows
+
+
+@pytest.mark.parametrize("workers", (0, 1))
+def test_a_stall_names_the_sample_its_file_and_the_stack(tmp_path, workers):
+    rows = recorded(tmp_path, Hangs(seconds=5.0 if workers else 3.0), workers)
+    first = rows[0]
+    assert first["loader"].startswith("test_watch_stalls.py:") and first["step"] == 4 and first["waited_s"] >= 1.0
+    assert (first["worker"], first["index"], first["file"]) == (0 if workers else None, STALLED, "/data/9.jpg")
+    assert (first["pid"] == os.getpid()) == (workers == 0) and first["unavailable"] is None
+    assert first["stack"][-1].endswith(" in waits") and first["stack"][-2].endswith(" in __getitem__")
+    assert all(first[key] > 0 for key in ("free_shared_memory", "free_memory", "free_disk"))
+    assert len(rows) <= 3  # seldom again
+    found = stalls.lines(first)
+    assert ", index 9, file /data/9.jpg; free: /dev/shm " in found[0] and found[-1].endswith(" in waits")
+
+
+def test_a_stack_that_native_code_hides_is_unavailable(tmp_path):
+    first = recorded(tmp_path, Hangs(HoldsTheLock(), 4.0), 1)[0]
+    assert first["worker"] == 0 and first["stack"] == [] and "native code holds" in first["unavailable"]
+    assert stalls.lines(first)[1].startswith("  stack unavailable: native code")
+
+
+def test_no_thread_lives_beside_a_fork_and_it_comes_back(tmp_path):
+    def names():
+        return [one.name for one in threading.enumerate() if one.name == "pymillrace stalls"]
+
+    at_fork = []
+    os.register_at_fork(after_in_parent=lambda: at_fork.append(names()))
+    with mr.watching(run=tmp_path / "run"):
+        seen = []
+        for _ in DataLoader(Hangs(seconds=0.0), 6):
+            seen.append(names())
+            if len(seen) == 1:
+                child = os.fork()
+                if child == 0:
+                    os._exit(len(names()))
+                assert os.waitpid(child, 0)[1] == 0
+        for _ in DataLoader(Hangs(seconds=0.0), 12):
+            seen.append(names())
+    assert at_fork == [[]] and seen[0] == seen[2] == ["pymillrace stalls"] and names() == []
+
+
+def test_a_line_is_written_while_a_step_takes_long(tmp_path, monkeypatch):
+    monkeypatch.setenv(EVERY, "1")
+    monkeypatch.setattr(session, "LEAST_S", 0.5)
+    written = []
+    monkeypatch.setattr(live, "write_at_once", written.append)
+    monkeypatch.setattr(stalls, "write_at_once", written.append)
+    one = session.Session(tmp_path / "run", live=True)
+    try:
+        loader = one.loader("a.py:1", "Numbers", None, given=True)
+        loader.iter_begins(None)
+        loader.iter_ended()
+        deadline = time.monotonic() + 20
+        while not written and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        one.close()
+    assert written and written[0].startswith("a.py:1: 0 steps in "), written
