@@ -22,8 +22,8 @@ from .stack import doing
 if TYPE_CHECKING:
     from .session import Session, WatchedLoader
 
-LEAST_S = 10.0  # a shorter wait is no stall
-FIRST_S = 60.0  # nor is one of less for the first batch
+LEAST_S = 10.0  # a shorter wait is not a stall
+FIRST_S = 60.0  # nor is a shorter one for the first batch
 USUAL = 10.0  # times the mean wait
 LOOK_S = 1.0
 FRESH = 10  # looks after which a worker's file, which it writes at each look, says nothing
@@ -152,7 +152,12 @@ def lines(report: dict[str, Any]) -> list[str]:
             f"{who} (pid {report['pid']}){what}; free: {free}"]
     if report["unavailable"]:
         return [*text, f"  stack unavailable: {report['unavailable']}"]
-    return text + [f"  {frame}" for frame in report["stack"][-SHOWN:]]
+    return [_printable(line) for line in text + [f"  {frame}" for frame in report["stack"][-SHOWN:]]]
+
+
+def _printable(text: str) -> str:
+    """Returns the text without control sequences for terminals: names of files may hold them."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def _bytes(count: int | None) -> str:
