@@ -153,7 +153,8 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
 void millrace::tools::add_common(CLI::App& command, const std::string& verbose) {
   command.add_flag("-q,--quiet", verbosity().quiet,
                    "print only results and errors: no progress, warnings or proposals");
-  if (!verbose.empty()) command.add_flag("-v,--verbose", verbosity().verbose, verbose);
+  CLI::Option* option = command.add_flag("-v,--verbose", verbosity().verbose, verbose);
+  if (verbose.empty()) option->group("");  // taken everywhere, not listed where it has no effect
   command.add_flag("--json", verbosity().json,
                    "print one JSON document on stdout and nothing else");
 }

@@ -107,13 +107,13 @@ TEST_F(CommandLine, QuietStillTellsProblemsThatItLooksFor) {
   EXPECT_NE(result.out.find("problem: "), std::string::npos) << result.out;
 }
 
-TEST_F(CommandLine, VerboseIsOfferedWhereItPrintsMore) {
+TEST_F(CommandLine, VerboseIsListedWhereItPrintsMore) {
   for (const auto& command : commands()) {
     const bool trains = command == "train" || command == "launch";
     EXPECT_EQ(run({command, "--help"}).out.find("--verbose") != std::string::npos, trains)
         << command;
   }
-  EXPECT_TRUE(refused(run({"keys", "-v"}), 2, {"unknown option: -v"}));
+  EXPECT_TRUE(succeeded(run({"keys", "-v"}))) << "taken everywhere";
 }
 
 TEST_F(CommandLine, QuietStillTellsErrors) {

@@ -37,7 +37,8 @@ void add_doctor(CLI::App& app, Command& chosen);
 /// Added last: it describes the commands that are there. `app` must outlive `chosen`.
 void add_completion(CLI::App& app, Command& chosen);
 
-/// Adds -q and --json, which every command takes, and -v to a command that says what it does.
+/// Adds -q, -v and --json, which every command takes. `verbose` is the help of -v; a command
+/// without one has nothing more to print and does not list it.
 void add_common(CLI::App& command, const std::string& verbose = {});
 
 /// Help of -v for commands that train.
