@@ -8,7 +8,7 @@
 #include <string>
 
 #include "augment/plan/plan.h"
-#include "measure/spans.h"
+#include "measure/batch_history.h"
 #include "millrace/loader.h"
 #include "tests/pipeline/numbered.h"
 
