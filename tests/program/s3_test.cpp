@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <regex>
+#include <sstream>
 
 #include "tests/program/remote_set.h"
 
@@ -237,8 +237,10 @@ TEST_P(S3Program, SecretsAppearNowhere) {
     for (; sweep.running(); sleep_ms(1))
       for (const pid_t child : children_of(sweep.pid()))
         for (const char* part : {"cmdline", "environ"}) {
-          std::ifstream in(fmt::format("/proc/{}/{}", child, part));  // empty once it has ended
-          shown.append(std::istreambuf_iterator<char>(in), {});
+          // Reading fails while the child ends: then there is nothing to see.
+          std::ostringstream text;
+          text << std::ifstream(fmt::format("/proc/{}/{}", child, part)).rdbuf();
+          shown += text.str();
         }
     EXPECT_TRUE(succeeded(keep(sweep.wait())));
     EXPECT_NE(shown.find("simulated.update_ms=40"), std::string::npos) << "no child was seen";

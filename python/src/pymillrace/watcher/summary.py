@@ -88,7 +88,7 @@ def epoch_line(loader: WatchedLoader, ns: list[int], whole: bool) -> dict[str, A
 def _loader(loader: WatchedLoader) -> dict[str, Any]:
     """Returns the summary of one loader."""
     load, update, other = sums(loader.table.total)
-    breakdown, verdict = loader.breakdown, judge(loader, update, cores())
+    breakdown, verdict = loader.breakdown, classify(loader, update, cores())
     return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
             "workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
             "start_method": loader.start_method, "persistent_workers": loader.persistent,
