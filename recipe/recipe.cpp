@@ -13,8 +13,8 @@
 #include "base/record_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
-#include "recipe/recipe_file.h"
 #include "recipe/key_hints.h"
+#include "recipe/recipe_file.h"
 
 namespace millrace {
 namespace {
@@ -293,8 +293,7 @@ void Recipe::refuse_key(const std::string& key, const std::string& where) const 
   std::vector<std::string> names;
   for (const auto& param : keys_) names.push_back(param.name);
   for (const auto& spec : augment_) names.push_back("augment." + spec.id + ".enabled");
-  throw UsageError(fmt::format("{}: unknown key {}", where, key),
-                   recipe::hint_for_key(key, names));
+  throw UsageError(fmt::format("{}: unknown key {}", where, key), recipe::hint_for_key(key, names));
 }
 
 std::string Recipe::value(const std::string& key) const {

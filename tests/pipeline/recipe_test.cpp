@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 #include "millrace/error.h"
-#include "recipe/recipe_file.h"
 #include "recipe/key_hints.h"
+#include "recipe/recipe_file.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -7,8 +7,8 @@
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
-#include "recipe/recipe_file.h"
 #include "plugins/host/registry.h"
+#include "recipe/recipe_file.h"
 #include "tests/plugins/support.h"
 
 namespace millrace::plugins {

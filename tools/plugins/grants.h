@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "recipe/recipe_file.h"
 #include "plugins/host/registry.h"
+#include "recipe/recipe_file.h"
 
 namespace millrace::tools {
 
