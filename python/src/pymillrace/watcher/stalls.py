@@ -6,7 +6,6 @@ long. Both need the interpreter's lock of their process: of one that native code
 """
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .faults import stop
 from .live import write_at_once
+from .records import NotARecord, read_json
 from .run_directory import dump, write_file
 from .spans import LOAD
 from .stack import doing
@@ -117,8 +117,8 @@ class Watchdog:
             file = file_of(self._session.directory.path, worker.pid)
             if time.time() - file.stat().st_mtime > FRESH * LOOK_S:
                 raise FileNotFoundError
-            found |= json.loads(file.read_text())
-        except (OSError, ValueError):
+            found |= read_json(file)
+        except (OSError, TypeError, ValueError, NotARecord):
             why = ("native code holds its interpreter's lock, or it makes no batch" if worker.is_alive() else
                    "it has ended")
         return {"worker": int(task[0]), "pid": worker.pid, **found, "unavailable": why}
