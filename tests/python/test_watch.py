@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace.watcher import session, worker
+from pymillrace.watcher import watched_loader, worker
 
 PROGRAM = os.environ.get("MILLRACE_PROGRAM", "")
 
@@ -284,7 +284,7 @@ def test_what_the_pinning_thread_does_is_transfer_of_unknown_kind(tmp_path, monk
 
 
 def test_overwritten_records_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "SLOTS", 8)
+    monkeypatch.setattr(watched_loader, "SLOTS", 8)
     loader = plants_of.loader_of({}, workers=2, batches=40)
     with mr.watching(run=tmp_path / "run"):
         plants_of.train(loader, {})

@@ -1,4 +1,4 @@
-"""A compiled module, whose forward and backward run in compiled graphs. No step may compile anew."""
+"""A compiled module, whose forward and backward run in compiled graphs. No step may recompile."""
 import common
 import torch
 from torch.utils.data import DataLoader

@@ -21,7 +21,8 @@ from .messages import say
 from .other_loaders import Finder, replace_imported
 from .plan import override_arguments
 from .run_directory import place_is_known
-from .session import WatchedLoader, Session
+from .session import Session
+from .watched_loader import WatchedLoader
 
 __all__ = ["WatchError", "watch", "watching"]
 

@@ -21,7 +21,7 @@ from .faults import stop
 from .worker import FetchTimer, WorkerInit
 
 if TYPE_CHECKING:
-    from .session import WatchedLoader
+    from .watched_loader import WatchedLoader
 
 NOT_RECORDED = 0  # number of an iteration that is not recorded
 

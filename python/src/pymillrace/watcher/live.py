@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from .command_line import EVERY
 from .faults import stop
-from .messages import without_signals_of_writes
+from .signals import without_signals_of_writes
 from .predict import input_of, predictions
 from .run_directory import seconds
 from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE
 from .verdict import Verdict, advice, classify, too_short
 
 if TYPE_CHECKING:
-    from .session import WatchedLoader
+    from .watched_loader import WatchedLoader
 
 FIRST_S = 10.0  # from the begin of the recording to the first line
 STEPS = 60  # of a replay: fewer than of those that end a run

@@ -2,26 +2,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-# A write that fails sends them, and a script may have made them deadly: signal.signal(signal.SIGPIPE, signal.SIG_DFL).
-OF_WRITES = {signal.SIGPIPE, signal.SIGXFSZ}
-
-
-@contextmanager
-def without_signals_of_writes() -> Iterator[None]:
-    """Blocks the signals of failed writes in this thread: a write fails with an error alone."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_WRITES)
-    try:
-        yield
-    finally:
-        own = OF_WRITES - before
-        while own and hasattr(signal, "sigtimedwait") and signal.sigtimedwait(own, 0) is not None:
-            pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+from .signals import without_signals_of_writes
 
 
 def say(text: str) -> None:

@@ -15,7 +15,7 @@ from .faults import stop
 from .iterators import is_inside, iterate
 
 if TYPE_CHECKING:
-    from .session import WatchedLoader
+    from .watched_loader import WatchedLoader
 
 METHODS = {"torchdata.nodes": ("Loader", "__iter__"), "spdl.pipeline": ("Pipeline", "get_iterator")}
 

@@ -14,7 +14,7 @@ from .threads import rows as thread_rows
 
 if TYPE_CHECKING:
     from .breakdown import Breakdown
-    from .session import WatchedLoader
+    from .watched_loader import WatchedLoader
 
 PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.

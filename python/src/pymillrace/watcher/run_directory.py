@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InUse, WatchError
-from .messages import without_signals_of_writes
+from .signals import without_signals_of_writes
 from .records import open_lock, read_record
 from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
 

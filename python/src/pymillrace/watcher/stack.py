@@ -1,4 +1,4 @@
-"""What a thread is doing, as another thread of its process sees it: its Python stack, and the sample that it loads.
+"""Stack of a thread, as another thread of its process sees it, and the sample that the thread loads.
 
 The other thread needs the interpreter's lock. It does not get it while native code holds it.
 """

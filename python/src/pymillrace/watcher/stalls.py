@@ -20,7 +20,8 @@ from .spans import LOAD
 from .stack import doing
 
 if TYPE_CHECKING:
-    from .session import Session, WatchedLoader
+    from .session import Session
+    from .watched_loader import WatchedLoader
 
 LEAST_S = 10.0  # a shorter wait is not a stall
 FIRST_S = 60.0  # nor is a shorter one for the first batch
@@ -67,8 +68,8 @@ class Watchdog:
 
     def end(self) -> None:
         self.pause()
-        if self.reports:
-            for file in self._session.directory.path.glob("stall.*.json"):
+        if self._session.opened:
+            for file in self._session.directory.path.glob("stall.*.json"):  # a worker that has died leaves one
                 file.unlink(missing_ok=True)
 
     def _look(self, ended: threading.Event) -> None:

@@ -17,7 +17,8 @@ from .spans import NAMES
 from .verdict import advice, classify, too_short
 
 if TYPE_CHECKING:
-    from .session import WatchedLoader, Session
+    from .session import Session
+    from .watched_loader import WatchedLoader
 
 
 def cores() -> int:

@@ -20,7 +20,7 @@ from .._watch import threads_of
 from .breakdown import TRANSFER
 
 if TYPE_CHECKING:
-    from .session import WatchedLoader
+    from .watched_loader import WatchedLoader
 
 INTERVAL_S = 0.9  # at least, between two readings
 COST = 3000  # at most one part in so many of the time is CPU time of readings

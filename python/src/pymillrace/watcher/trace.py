@@ -18,7 +18,8 @@ from .records import open_record, read_record
 from .run_directory import HEADER, dump, write_file
 
 if TYPE_CHECKING:
-    from .session import WatchedLoader, Session
+    from .session import Session
+    from .watched_loader import WatchedLoader
 
 MOST_STEPS = 4096
 MOST_RECORDS_BYTES = 1 << 30

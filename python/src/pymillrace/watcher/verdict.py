@@ -11,7 +11,7 @@ from .threads import IN_LOAD, Facts
 from .threads import rows as thread_rows
 
 if TYPE_CHECKING:
-    from .session import WatchedLoader
+    from .watched_loader import WatchedLoader
 
 LOAD_THAT_BINDS = 0.1  # share of load + update, as in the wait breakdown of `millrace train`
 LOAD_THAT_BINDS_INLINE = 0.5  # without workers load and update take turns
