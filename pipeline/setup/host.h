@@ -1,4 +1,4 @@
-// What setting up a pipeline asks of the process around it: the program, or a Python interpreter.
+// The process around a pipeline, as its set-up needs it: the program, or a Python interpreter.
 #pragma once
 
 #include <filesystem>

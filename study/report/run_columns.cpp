@@ -15,27 +15,27 @@ namespace {
 
 /// Keys that people vary, in the order of their columns; those with a dot at the end stand for all
 /// keys of a section.
-constexpr std::array<std::string_view, 21> kVaried{"model.name",
-                                                   "model.",
-                                                   "data.path",
-                                                   "data.reader",
-                                                   "data.split",
-                                                   "loader.batch",
-                                                   "loader.batch_per_rank",
-                                                   "train.lr",
-                                                   "train.optimizer",
-                                                   "train.schedule",
-                                                   "train.epochs",
-                                                   "train.steps",
-                                                   "loader.workers",
-                                                   "augment",
-                                                   "augment.",
-                                                   "eval_augment",
-                                                   "train.strategy",
-                                                   "train.ranks",
-                                                   "train.replicas",
-                                                   "train.device",
-                                                   "train.amp"};
+constexpr auto kVaried = std::to_array<std::string_view>({"model.name",
+                                                          "model.",
+                                                          "data.path",
+                                                          "data.reader",
+                                                          "data.split",
+                                                          "loader.batch",
+                                                          "loader.batch_per_rank",
+                                                          "train.lr",
+                                                          "train.optimizer",
+                                                          "train.schedule",
+                                                          "train.epochs",
+                                                          "train.steps",
+                                                          "loader.workers",
+                                                          "augment",
+                                                          "augment.",
+                                                          "eval_augment",
+                                                          "train.strategy",
+                                                          "train.ranks",
+                                                          "train.replicas",
+                                                          "train.device",
+                                                          "train.amp"});
 
 constexpr const char* kMissing = "-";  ///< a value that config_table() has not found
 

@@ -89,7 +89,7 @@ function useRuns() {
   const visible = () => document.querySelectorAll('table.runs tbody tr:not([hidden])').length;
   const search = document.querySelector('.filters input[type=search]');
   const runs = {rows: visible(), before: labels(), tables: document.querySelectorAll('table.runs').length};
-  // What stays in view where the first table is scrolled to its last column.
+  // The cells in view where the first table is scrolled to its last column.
   const scroll = document.querySelector('table.runs').parentElement;
   scroll.scrollLeft = scroll.scrollWidth;
   const edge = scroll.getBoundingClientRect();

@@ -17,7 +17,7 @@ struct Program {
 
 const Program& this_program();
 
-/// How the program was started: when main() began, on both clocks, and with which arguments.
+/// Start of the program: when main() began, on both clocks, and with which arguments.
 struct ProgramStart {
   base::Clock::Reading time;
   std::vector<std::string> arguments = {};  ///< words after the program's name

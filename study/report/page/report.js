@@ -81,7 +81,7 @@
     return new Set(short).size === names.length && !short.includes('') ? short : names;
   }
 
-  // How the names of a figure fit a canvas of some width.
+  // Fits the names of a figure to a canvas of some width.
   function layoutOf(figure, width) {
     const names = shortNames(isBar(figure) ? figure.categories : figure.series.map(series => series.name));
     const isNumber = name => name !== '' && Number.isFinite(Number(name));
