@@ -138,6 +138,7 @@ class HostileTraining : public HostileRun {
           run({"eval", in("run").string(), "--predictions", in("run/predictions.csv").string()})));
     }
     write_file(in("run/quarantine.jsonl"), "");
+    write_file(in("run/recipe.toml"), "seed = 3\n");
     attack("run", parts_of(in("run"), {}), commands);
   }
 };
@@ -350,6 +351,18 @@ TEST_F(HostileRun, ItsRecipeIsNoFile) {
     ASSERT_TRUE(succeeded(result));
     EXPECT_NE(result.out.find("no shipped recipe"), std::string::npos) << result.out;
   }
+}
+
+TEST_F(HostileRun, ItsCopyOfARecipeIsComparedOnly) {
+  ASSERT_TRUE(succeeded(run(simulated("run"))));
+  // A plugin that is loaded and a set that is opened would both be missed.
+  write_file(in("run/recipe.toml"),
+             "[plugins]\npath = \"/no/such/plugin.so\"\n[data]\npath = \"http://127.0.0.1:1/x\"\n");
+  const Result result = run({"report", in("run").string(), "--md"});
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_NE(result.out.find("/no/such/plugin.so"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("http://127.0.0.1:1/x"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("no keys are compared"), std::string::npos) << result.out;
 }
 
 TEST_F(HostileRun, DoctorWritesToItsOwnFile) {
