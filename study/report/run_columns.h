@@ -20,8 +20,8 @@ struct RunColumns {
 /// Chooses at most `most` columns from `keys`, a config_table() of the runs. First stand the keys
 /// that people vary (model, data, batch, learning rate, epochs, workers, augmentations, strategy),
 /// then those whose values explain a difference of results: rows of `results`, one value per run
-/// or NaN. A key in which one run alone differs from at least three others is not a column, so that an
-/// odd run does not change what is shown of the others.
+/// or NaN. A key in which one run alone differs from at least three others is not a column, so that
+/// an odd run does not change what is shown of the others.
 RunColumns run_columns(const ReportTable& keys, const std::vector<std::vector<double>>& results,
                        std::size_t most);
 

@@ -183,8 +183,8 @@ def test_the_documents_list_the_readers():
 
 
 # Lines that open files and read no record: they write, or read the kernel's or this installation's files.
-OTHER_OPENS = {"run_directory.py": 2, "verify.py": 3, "loader_cpu.py": 2, "session.py": 1, "stalls.py": 1,
-               "threads.py": 2, "worker.py": 1}
+OTHER_OPENS = {"run_directory.py": 2, "verify.py": 3, "loader_cpu.py": 2, "stalls.py": 1, "threads.py": 2,
+               "watched_loader.py": 1, "worker.py": 1}
 
 
 def test_only_one_module_opens_records():

@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import mean_interval
 import watch_overhead
 
-PLANTED = 400_000  # ns per step
+PLANTED = 1_500_000  # ns per step: what watching itself costs, 0.05 to 0.15 ms beside other tests, is little of it
+STEP_MS = 5.0  # so that a step with it is not left out as disturbed
 
 
 class SlowProbe(FetchProbe):
@@ -32,7 +33,7 @@ class SlowProbe(FetchProbe):
 @pytest.mark.parametrize("workers", (0, 1))
 def test_a_planted_cost_is_found_in_the_process_that_has_it(monkeypatch, workers):
     monkeypatch.setattr(worker, "FetchProbe", SlowProbe)
-    arguments = Namespace(rounds=2, blocks=4, step_ms=1.0)
+    arguments = Namespace(rounds=2, blocks=4, step_ms=STEP_MS)
     trainer, made = watch_overhead.measure(arguments, workers, random.Random(1))
     slowed = made if workers else trainer
     assert statistics.fmean(slowed.added) == pytest.approx(PLANTED, rel=0.2)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .watched_loader import WatchedLoader
 
 INTERVAL_S = 0.9  # at least, between two readings
-COST = 3000  # at most one part in so many of the time is CPU time of readings
+COST = 3000  # at most one part in so many of the time is CPU time of readings, but for the second one
 BUSY = 0.1  # of the time: a thread that wants a core for less does not count
 ANY_NS = 1_000_000  # CPU time from which on a thread has computed
 MOST_PROCESSES = 1000  # of this process's descendants: with more, other programs are unknown
@@ -85,10 +85,11 @@ class Threads:
             busy, family = _busy_s(), family_s()
         if math.isnan(family):
             busy = None
+        is_first = not self._latest
         followed = self._add(loader, begin, now, None if busy is None else (busy, family))
         self._latest, self._at, self._busy, self._family = now, begin, busy or 0.0, family
         self._knows_busy = self._knows_busy and busy is not None
-        self._due = begin + max(INTERVAL_S, COST * (time.thread_time() - cpu))
+        self._due = begin + (INTERVAL_S if is_first else max(INTERVAL_S, COST * (time.thread_time() - cpu)))
         return followed
 
     def _add(self, loader: WatchedLoader, begin: float, now: dict[int, Times], cores: tuple[float, float] | None) -> list[int]:
