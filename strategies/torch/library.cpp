@@ -8,6 +8,7 @@
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/data_parallel.h"
 #include "strategies/torch/ddp.h"
+#include "strategies/torch/device.h"
 #include "strategies/torch/single.h"
 
 /// Makes a strategy. Throws what the strategies' constructors throw.
@@ -20,6 +21,15 @@ extern "C" MILLRACE_PRIVATE_API millrace::train::Strategy* millrace_make_strateg
 
 /// Loads the CUDA module and asks for a device, as train.device=cuda does. Writes what fails to
 /// `reason` (cut to `capacity`), and nothing if it works.
+/// Loads the CUDA module and makes the device's context, if a device of CUDA is named.
+extern "C" MILLRACE_PRIVATE_API void millrace_load_ahead(const char* device) {
+  try {
+    const int index = millrace::train::device_index(device);
+    if (index >= 0) millrace::train::CudaLibrary::load("", index);
+  } catch (const millrace::Error&) {  // the strategy says why
+  }
+}
+
 extern "C" MILLRACE_PRIVATE_API void millrace_try_cuda(char* reason, std::size_t capacity) {
   try {
     millrace::train::CudaLibrary::load("", 0);

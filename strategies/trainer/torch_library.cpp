@@ -11,18 +11,23 @@
 namespace millrace::train {
 namespace {
 
+/// Sets what the libraries read when they are loaded.
+void set_environment() {
+  // libgomp's threads sleep between the parallel regions of two steps instead of spinning on cores
+  // that loader workers could use, but only after some 20 to 50 µs: to wake a core that went idle
+  // takes longer than most regions of a small model.
+  if (getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr) {
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    setenv("GOMP_SPINCOUNT", "1000", 1);
+  }
+  // Silences c10d's messages on the way to an error, which we report in a line of our own.
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
+}
+
 /// Opens the library through the program's RUNPATH. Never closes it.
 void* library() {
   static void* const handle = [] {
-    // libgomp reads these when it is loaded. Its threads sleep between the parallel regions of two
-    // steps instead of spinning on cores that loader workers could use, but only after some 20 to
-    // 50 µs: to wake a core that went idle takes longer than most regions of a small model.
-    if (getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr) {
-      setenv("OMP_WAIT_POLICY", "passive", 1);
-      setenv("GOMP_SPINCOUNT", "1000", 1);
-    }
-    // Silences c10d's messages on the way to an error, which we report in a line of our own.
-    setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
+    set_environment();
     void* opened = dlopen("libmillrace_torch.so", RTLD_NOW | RTLD_GLOBAL);
     if (opened == nullptr) {
       const char* reason = dlerror();
@@ -50,6 +55,16 @@ Function* function(const char* name) {
 std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options) {
   return std::unique_ptr<Strategy>(
       function<Strategy*(const StrategyOptions*)>("millrace_make_strategy")(&options));
+}
+
+std::future<void> load_torch_ahead(const std::string& device) {
+  set_environment();  // here, because no other thread may read the environment meanwhile
+  return std::async(std::launch::async, [device] {
+    try {
+      function<void(const char*)>("millrace_load_ahead")(device.c_str());
+    } catch (const DeviceError&) {  // make_torch_strategy() says why
+    }
+  });
 }
 
 std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options) {

@@ -2,6 +2,7 @@
 // second; commands that need no model never load it.
 #pragma once
 
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,11 @@ namespace millrace::train {
 /// Makes the strategy that the options name. Throws DeviceError if this build lacks LibTorch or the
 /// device is missing, and what the strategies' constructors throw.
 MILLRACE_PRIVATE_API std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options);
+
+/// Begins to load LibTorch, and the CUDA module where `device` is "cuda" or "cuda:N", whose context
+/// is then made, in a thread of its own: half a second on a CPU, one with CUDA. What fails is told
+/// by make_torch_strategy(), which must be called after the future is ready.
+MILLRACE_PRIVATE_API std::future<void> load_torch_ahead(const std::string& device);
 
 /// See strategies/trainer/ops_bench.h. Throws DeviceError if this build lacks LibTorch, RunError if
 /// the native ops' results differ from LibTorch's.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -190,6 +191,7 @@ class TrainCommand {
   }
 
   void open_training_set() {
+    loading_ = load_strategy_ahead(recipe_, rank_);
     reader_ = open_data(recipe_, recipe_.text("data.split"));
     if (resume_) check_archives(arguments_.run, reader_->info(), !is_ddp(recipe_));
     plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader_);
@@ -248,6 +250,7 @@ class TrainCommand {
       tell_watched();
     };
     const train::RankHooks hooks{.interrupted = &interrupted(), .watched = watched, .leave = leave};
+    if (loading_.valid()) loading_.wait();
     strategy_ = tools::make_strategy(recipe_, *reader_, plan_->output(), rank_, hooks);
     if (resume_ && resume_->checkpoint()) strategy_->restore(*resume_->checkpoint());
   }
@@ -489,6 +492,7 @@ class TrainCommand {
   std::optional<Resume> resume_;
   Recipe recipe_;
   train::RankInfo rank_;
+  std::future<void> loading_;  ///< of LibTorch and the device, while the data sets are opened
   std::shared_ptr<const Reader> reader_, eval_reader_;  ///< eval_reader_: null without a model
   std::shared_ptr<const augment::Plan> plan_, eval_plan_;
   LoaderOptions options_;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -82,6 +83,9 @@ bool is_on_cpu(const Recipe& recipe);
 int threads_of(const Recipe& recipe, const train::RankInfo& rank);
 /// Returns the recipe with model.ops=auto resolved for a run of `world` ranks.
 Recipe with_ops(Recipe recipe, int world = 1);
+/// Begins to load LibTorch and the rank's device, if the recipe needs them, while other work goes
+/// on. Wait for it before make_strategy(), which says what fails.
+std::future<void> load_strategy_ahead(const Recipe& recipe, const train::RankInfo& rank);
 /// Makes the strategy. `recipe`'s model.ops must be resolved; `hooks` serve train.strategy=ddp.
 /// Throws UsageError for an unknown device name, DeviceError for a missing device.
 std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reader& reader,

@@ -141,6 +141,13 @@ bool is_device(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+/// Returns the device of a rank, by its number where ranks have one each.
+std::string device_of(const Recipe& recipe, const train::RankInfo& rank) {
+  const std::string& device = recipe.text("train.device");
+  const bool each_its_own = device == "cuda" && strategy_of(recipe) == StrategyKind::ddp;
+  return each_its_own ? fmt::format("cuda:{}", rank.local_rank) : device;
+}
+
 /// Returns the size of the batches whose steps are captured as a CUDA graph; 0: none.
 std::int64_t graph_samples(const Recipe& recipe) {
   const std::string& graphs = recipe.text("train.cuda_graphs");
@@ -191,6 +198,11 @@ Recipe with_ops(Recipe recipe, int world) {
   return recipe;
 }
 
+std::future<void> load_strategy_ahead(const Recipe& recipe, const train::RankInfo& rank) {
+  if (is_simulated(recipe) || !is_device(recipe.text("train.device"))) return {};
+  return train::load_torch_ahead(device_of(recipe, rank));
+}
+
 std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
                                                const SampleSpec& sample,
                                                const train::RankInfo& rank,
@@ -230,8 +242,7 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   options.mean = recipe.numbers("output.mean");
   options.std = recipe.numbers("output.std");
   options.layout = sample.layout;
-  const bool each_its_own = device == "cuda" && strategy_of(recipe) == StrategyKind::ddp;
-  options.device = each_its_own ? fmt::format("cuda:{}", rank.local_rank) : device;
+  options.device = device_of(recipe, rank);
   options.threads = threads_of(recipe, rank);
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
   options.optimizer = recipe.text("train.optimizer");
