@@ -65,6 +65,13 @@ torch::Tensor as_images(const torch::Tensor& elements, std::int64_t count,
   return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
 }
 
+/// Returns whether all convolutions make multiples of 8 channels.
+bool fits_tensor_cores(const torch::nn::Module& model) {
+  return std::ranges::all_of(model.parameters(), [](const torch::Tensor& weights) {
+    return weights.dim() != 4 || weights.size(0) % 8 == 0;
+  });
+}
+
 const std::byte* bytes_of(const void* memory) { return static_cast<const std::byte*>(memory); }
 
 }  // namespace
@@ -393,19 +400,14 @@ void keep_freed_memory() {
 #endif
 }
 
-void resolve_channels_last(StrategyOptions& options) {
-  options.channels_last = wants_channels_last(options, torch_device(options.device)) ? "on" : "off";
-}
-
-bool wants_channels_last(const StrategyOptions& options, torch::Device device) {
+bool wants_channels_last(const StrategyOptions& options, torch::Device device,
+                         const torch::nn::Module& model) {
   const bool native = options.model_options.native_ops;
-  if (options.channels_last == "on" && native)
-    throw UsageError(
-        "train.channels_last=on with model.ops=native: native ops work on planar (NCHW) tensors",
-        "set train.channels_last=auto, or model.ops=torch");
   if (options.channels_last != "auto") return options.channels_last == "on";
   const bool pixels = options.layout == Layout::hwc && options.channels > 1;
-  return !native && (device.is_cpu() || pixels || options.amp != "off" || options.tf32 != "off");
+  const bool tensor_cores =
+      options.amp != "off" || (options.tf32 != "off" && fits_tensor_cores(model));
+  return !native && (device.is_cpu() || pixels || tensor_cores);
 }
 
 void choose_algorithms_by_time(bool on) { at::globalContext().setBenchmarkCuDNN(on); }

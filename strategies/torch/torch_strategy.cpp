@@ -61,16 +61,18 @@ void clip(const std::vector<torch::Tensor>& gradients, double limit) {
   at::_foreach_mul_(gradients, factor);
 }
 
-/// Returns the options with train.channels_last resolved. Throws UsageError.
-StrategyOptions resolved(StrategyOptions options) {
+/// Returns the options. Throws UsageError if they contradict each other.
+const StrategyOptions& checked(const StrategyOptions& options) {
   if (options.dtype != (options.normalize ? DType::u8 : DType::f32))
     throw UsageError("model.name=" + options.model + " takes f32, the batches are " +
                          std::string(name_of(options.dtype)),
                      "set output.dtype=f32; output.normalize=device sends u8 and makes f32 of it");
-  const bool planar = options.channels_last == "off";
-  resolve_channels_last(options);
+  if (options.channels_last == "on" && options.model_options.native_ops)
+    throw UsageError(
+        "train.channels_last=on with model.ops=native: native ops work on planar (NCHW) tensors",
+        "set train.channels_last=auto, or model.ops=torch");
   // A convolution that sees adjacent channels chooses channels_last, whatever the weights' format.
-  if (planar && options.layout == Layout::hwc && options.channels > 1 && !options.normalize)
+  if (options.channels_last == "off" && options.layout == Layout::hwc && options.channels > 1 && !options.normalize)
     throw UsageError(
         "output.layout=hwc with train.channels_last=off: convolutions would use channels_last",
         "set train.channels_last=on, leave output.layout at its default, or let the device lay "
@@ -81,10 +83,9 @@ StrategyOptions resolved(StrategyOptions options) {
 }  // namespace
 
 TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams)
-    : options_(resolved(options)),
+    : options_(checked(options)),
       cuda_(load_cuda(options)),
       device_(millrace::train::torch_device(options.device)),
-      normalization_(options_, device_),
       model_([&] {
         if (device_.is_cpu())
           keep_freed_memory();
@@ -98,6 +99,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
         if (!options_.weights.empty()) load_weights(*model, options_.weights);
         return model;
       }()),
+      normalization_(options_, device_),
       parameters_(model_->parameters()),
       optimizer_(make_optimizer(options_, trainable(*model_))),
       scaler_(options_.amp == "f16", device_),
@@ -111,11 +113,12 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
   if (streams_) streams_->set_clock();
 }
 
-std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) const {
+std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) {
   auto model = make_model(options_.model, {options_.channels, options_.input, options_.classes},
                           options_.model_options);
+  options_.channels_last = wants_channels_last(options_, device, *model) ? "on" : "off";
   model->to(device);
-  if (wants_channels_last(options_, device)) prefer_channels_last(*model);
+  if (options_.channels_last == "on") prefer_channels_last(*model);
   if (!device.is_cpu()) model->count_together();
   model->train();
   return model;

@@ -158,7 +158,7 @@ class TorchStrategy : public Strategy {
 
   /// Returns a new model on the device in training mode, initialised from torch's current
   /// generator.
-  std::shared_ptr<Classifier> make_replica(torch::Device device) const;
+  std::shared_ptr<Classifier> make_replica(torch::Device device);
   /// Returns the whole batch, images in f32. On the CPU these are views, and the batch must outlive
   /// them. Otherwise the batch is given back once the device has copied it, and the device's work
   /// on the step begins here.
@@ -210,8 +210,8 @@ class TorchStrategy : public Strategy {
   StrategyOptions options_;
   std::optional<CudaLibrary> cuda_;  ///< loaded before any member below uses torch
   torch::Device device_;
-  Normalization normalization_;
   std::shared_ptr<Classifier> model_;
+  Normalization normalization_;
   std::vector<torch::Tensor> parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;

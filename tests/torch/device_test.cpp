@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "millrace/error.h"
 #include "strategies/torch/single.h"
 #include "tests/torch/training_run.h"
@@ -50,33 +52,57 @@ TEST(Device, AlgorithmsAreChosenByTimeWhereTheKeySaysSo) {
   EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
 }
 
+/// Shows the options that a strategy has resolved.
+struct ResolvedOptions final : TorchStrategy {
+  explicit ResolvedOptions(const StrategyOptions& options) : TorchStrategy(options) {}
+  using TorchStrategy::options;
+  Loss gradients(Batch&, const StepContext&, measure::SpanClock&) override {
+    throw std::logic_error("it does not train");
+  }
+};
+
+/// A convolution and a linear layer.
+torch::nn::Sequential convolutional(std::int64_t channels) {
+  return torch::nn::Sequential(torch::nn::Conv2d(3, channels, 3), torch::nn::Linear(4, 10));
+}
+
 TEST(Device, ChannelsLastWhereItIsFaster) {
   const torch::Device cuda(torch::kCUDA, 0);
+  const torch::nn::Sequential wide = convolutional(16);
+  const torch::nn::Sequential narrow = convolutional(6);  // as LeNet's first
   StrategyOptions options;
-  EXPECT_TRUE(wants_channels_last(options, torch::kCPU));
-  EXPECT_TRUE(wants_channels_last(options, cuda)) << "TF32";
+  EXPECT_TRUE(wants_channels_last(options, torch::kCPU, *narrow));
+  EXPECT_TRUE(wants_channels_last(options, cuda, *wide)) << "TF32";
+  EXPECT_FALSE(wants_channels_last(options, cuda, *narrow)) << "cuDNN has no fast kernel for it";
   options.tf32 = "off";
-  EXPECT_TRUE(wants_channels_last(options, torch::kCPU));
-  EXPECT_FALSE(wants_channels_last(options, cuda));
+  EXPECT_TRUE(wants_channels_last(options, torch::kCPU, *wide));
+  EXPECT_FALSE(wants_channels_last(options, cuda, *wide));
   options.amp = "bf16";
-  EXPECT_TRUE(wants_channels_last(options, cuda));
+  EXPECT_TRUE(wants_channels_last(options, cuda, *narrow));
   options.model_options.native_ops = true;
-  EXPECT_FALSE(wants_channels_last(options, torch::kCPU));
-  EXPECT_FALSE(wants_channels_last(options, cuda));
-  options.channels_last = "on";
-  EXPECT_THROW(wants_channels_last(options, cuda), UsageError);
+  EXPECT_FALSE(wants_channels_last(options, torch::kCPU, *wide));
+  EXPECT_FALSE(wants_channels_last(options, cuda, *wide));
   options.model_options.native_ops = false;
   options.amp = "off";
-  EXPECT_TRUE(wants_channels_last(options, cuda));
+  options.channels_last = "on";
+  EXPECT_TRUE(wants_channels_last(options, cuda, *narrow));
   options.channels_last = "off";
-  EXPECT_FALSE(wants_channels_last(options, torch::kCPU));
+  EXPECT_FALSE(wants_channels_last(options, torch::kCPU, *wide));
   options = {};
   options.tf32 = "off";
   options.channels = 3;
   options.layout = Layout::hwc;
-  EXPECT_TRUE(wants_channels_last(options, cuda)) << "the batches are laid out so";
+  EXPECT_TRUE(wants_channels_last(options, cuda, *narrow)) << "the batches are laid out so";
   options.channels = 1;
-  EXPECT_FALSE(wants_channels_last(options, cuda));
+  EXPECT_FALSE(wants_channels_last(options, cuda, *narrow));
+}
+
+TEST(Device, NativeOpsWorkOnPlanesOnly) {
+  StrategyOptions options;
+  options.input = {28, 28};
+  options.channels_last = "on";
+  options.model_options.native_ops = true;
+  EXPECT_THROW(Single{options}, UsageError);
 }
 
 /// One channel's planes are pixels too, and their strides decide which of both a convolution sees.
@@ -98,14 +124,12 @@ TEST(Device, ASingleChannelHasTheFormatThatWasAskedFor) {
 }
 
 TEST(Device, AutoIsResolvedForTheBatchesToo) {
-  StrategyOptions options;
-  resolve_channels_last(options);
-  EXPECT_EQ(options.channels_last, "on");
-  options.channels_last = "auto";
-  options.device = "cuda";
-  options.tf32 = "off";
-  resolve_channels_last(options);
-  EXPECT_EQ(options.channels_last, "off");
+  for (const bool native : {false, true}) {
+    TrainingRun run;
+    run.strategy.input = {28, 28};
+    run.strategy.model_options.native_ops = native;
+    EXPECT_EQ(ResolvedOptions(run.strategy).options().channels_last, native ? "off" : "on");
+  }
 }
 
 TEST(Device, TheModelHasTheFormatThatWasAskedFor) {
