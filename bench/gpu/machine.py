@@ -66,10 +66,12 @@ class Machine:
         programs only: PyTorch's Python brings its own."""
         site = self.torch.parent
         folders = [self.root / "lib", self.torch / "lib", *sorted(site.glob("nvidia/*/lib"))]
+        if any(word.endswith("watch_cuda.py") for word in words):  # pymillrace
+            folders.append(self.root / "system")
         if self.packed and any(word in map(str, (self.root / "millrace", self.root / "torch_test")) for word in words):
             folders.insert(1, self.root / "system")
         env = dict(os.environ)
-        env["PYTHONPATH"] = ":".join([str(site), env.get("PYTHONPATH", "")]).rstrip(":")
+        env["PYTHONPATH"] = ":".join([str(site), str(self.root / "python"), env.get("PYTHONPATH", "")]).rstrip(":")
         env["LD_LIBRARY_PATH"] = ":".join([*map(str, folders), env.get("LD_LIBRARY_PATH", "")]).rstrip(":")
         if hide_devices:
             env["CUDA_VISIBLE_DEVICES"] = ""
@@ -79,7 +81,8 @@ class Machine:
 
     def words(self, command):
         places = {"root": str(self.root), "scratch": str(self.scratch), "python": sys.executable,
-                  "data": str(self.scratch / "digits"), "objects": str(self.scratch / "objects")}
+                  "data": str(self.scratch / "digits"), "objects": str(self.scratch / "objects"),
+                  "photos": str(self.scratch / "photos")}
         for name in ("mnist", "cifar10"):
             if self.packed and (self.root / "data" / name).exists():
                 places["data" if name == "mnist" else "objects"] = str(self.root / "data" / name)
@@ -89,10 +92,11 @@ class Machine:
         return filled
 
     def make_data(self):
-        for kind in ("digits", "objects"):
+        for kind in ("digits", "objects", "photos"):
             if not (self.scratch / kind).exists():
-                done = self.call([str(self.root / "millrace"), "data", "make", kind, str(self.scratch / kind), "--quiet"],
-                                 120)
+                size = ["--count", "1024"] if kind == "photos" else []
+                done = self.call([str(self.root / "millrace"), "data", "make", kind, str(self.scratch / kind), *size,
+                                  "--quiet"], 120)
                 if done["exit"] != 0:
                     raise Refused(f"millrace data make {kind}: {done['text']}", "see the message above")
 

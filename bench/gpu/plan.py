@@ -27,7 +27,7 @@ class Stage:
 
 
 def train(name, recipe, *keys, limit_s=60, **more):
-    data = "data.path={data}" if recipe.startswith("mnist") else "data.path={objects}"
+    data = {"mnist": "data.path={data}", "cifar": "data.path={objects}"}.get(recipe[:5], "data.path={photos}")
     command = ["{root}/millrace", "train", recipe, data, "train.device=cuda", "train.threads=1", *keys,
                "--run", "{scratch}/" + name, "--quiet"]
     return Run(name, command, limit_s, **more)
@@ -42,16 +42,18 @@ CLOCKS = {"sync": (), "async": ("train.clock=async",), "graphs": ("train.clock=a
 SMI = ["name", "driver_version", "memory.total", "clocks.sm", "temperature.gpu", "power.draw",
        "clocks_event_reasons.active|clocks_throttle_reasons.active"]
 WARM_UP_LIMIT_S = 180  # a device that was idle, a file system that has read nothing
-GOAL_RUNS = 7
+GOAL_RUNS = 5
 GOAL_EPOCHS = 10  # of the recipe
-# Costs of keys: both values in turn, on LeNet (an epoch, each step one graph, since its launches would hide the
-# difference) or ResNet-50 (100 steps).
+# Costs of keys: both values in turn, on LeNet (an epoch) or ResNet-50 (100 steps), each step one graph, since launches
+# would hide the difference.
 COSTS = [("parts", LENET, "train.device_parts", "true", "false", 3),
          ("deterministic", LENET, "train.deterministic", "true", "false", 3),
          ("channels-last", LENET, "train.channels_last", "on", "off", 3),
-         ("deterministic-resnet50", "cifar10-resnet50", "train.deterministic", "true", "false", 1),
+         ("channels-last-bf16", LENET, "train.amp=bf16 train.channels_last", "on", "off", 3),
+         ("deterministic-resnet50", "cifar10-resnet50", "train.deterministic", "true", "false", 3),
          ("benchmark-resnet50", "cifar10-resnet50", "train.cudnn_benchmark", "true", "false", 1),
-         ("layout-resnet50", "cifar10-resnet50", "output.layout", "hwc", "chw", 1)]
+         ("channels-last-resnet50", "cifar10-resnet50", "train.channels_last", "on", "off", 3),
+         ("layout-resnet50", "cifar10-resnet50", "output.layout", "hwc", "chw", 3)]
 
 
 def warm_up():
@@ -77,6 +79,11 @@ def device_tests():
         yield Run("sanitizer-" + tool,
                   ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "{root}/torch_test",
                    "--gtest_filter=Shapes/NativeCuda.*/0"], 90, "text", after="test-native", tool="compute-sanitizer")
+    whole = train("sanitizer-training", LENET, "train.steps=12", "eval.every=0", "output.normalize=device",
+                  *CLOCKS["step"], limit_s=120)
+    yield Run(whole.name, ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", *whole.command], 120,
+              "text", tool="compute-sanitizer")
+    yield Run("watch", ["{python}", "{root}/bench/gpu/watch_cuda.py"], 120, "json", module="pymillrace")
 
 
 def modes():
@@ -98,18 +105,37 @@ def tables():
         for clock, keys in (("eager", ()), *list(CLOCKS.items())[1:]):
             yield train(f"s4-{clock}-{workers}", LENET, "train.epochs=2", f"loader.workers={workers}", *keys,
                         limit_s=60)
-    yield train("delay-next", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.next_ms=5")
-    yield train("delay-forward", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.forward_ms=5")
+
+
+# Runs whose limit is known, and the bounds that name it.
+PHOTOS = ("loader.batch=64", "train.amp=bf16", "output.normalize=device", *CLOCKS["step"])
+LIMITS = [("delay-next", LENET, ("train.steps=200", "train.clock=async", "debug.next_ms=5"),
+           "5 ms in each wait for a batch", {"overhead"}),
+          ("delay-forward", LENET, ("train.steps=200", "train.clock=async", "debug.forward_ms=5"),
+           "5 ms in each forward pass on the host", {"host"}),
+          ("launches", LENET, ("train.steps=400", "train.clock=async"), "LeNet's launches", {"host"}),
+          ("one-worker", "imagenet-rrc", (*PHOTOS, "train.epochs=10", "train.steps=60", "loader.workers=1"),
+           "one worker for photographs", {"decode"}),
+          ("slow-storage", "imagenet-rrc", (*PHOTOS, "train.epochs=10", "train.steps=60", "loader.workers=8",
+                                           "data.storage.bandwidth=40"),
+           "storage of 40 MB/s", {"storage"}),
+          ("slow-device", "cifar10-resnet50", (*PHOTOS, "train.steps=150", "loader.workers=4"),
+           "ResNet-50's own work", {"device"})]
+
+
+def limits():
+    for name, recipe, keys, _, _ in LIMITS:
+        yield train("limit-" + name, recipe, "eval.every=0", *keys, limit_s=90)
 
 
 def costs():
     for name, recipe, key, one, other, pairs in COSTS:
         length = ("train.epochs=1", "loader.workers=4", "train.cuda_graphs=step") if recipe == LENET else (
-            "train.steps=100", "train.amp=bf16", "output.normalize=device")
+            "train.steps=100", "train.amp=bf16", "output.normalize=device", "train.cuda_graphs=step")
         for pair in range(1, pairs + 1):
             for value in (one, other):
                 yield train(f"{name}-{value}-{pair}", recipe, *length, "eval.every=0", "train.clock=async",
-                            f"{key}={value}")
+                            *f"{key}={value}".split())
 
 
 def clocks(when):
@@ -122,6 +148,8 @@ def lenet_goals():
     for seed in range(GOAL_RUNS):
         yield train(f"goal-{seed}", LENET, f"seed={seed}", "loader.workers=8", "output.normalize=device",
                     "eval.every=0", *CLOCKS["step"])
+        yield train(f"goal512-{seed}", LENET, f"seed={seed}", "loader.workers=8", "loader.batch=512",
+                    "output.normalize=device", "eval.every=0", *CLOCKS["step"])
         # The peer's first epoch also starts the device and the workers; the second one counts.
         yield Run(f"torch-goal-{seed}", ["{python}", "{root}/bench/torch_lenet.py", "--data", "{data}", "--device",
                                          "cuda", "--workers", "8", "--epochs", "2"], 60, "text",
@@ -138,6 +166,12 @@ def resnet_goals():
                     "loader.workers=8", *CLOCKS["step"], limit_s=90)
         yield Run(f"torch-resnet-{seed}", ["{python}", "{root}/bench/gpu/torch_resnet50.py", "--data", "{objects}",
                                            "--graphs", "--epochs", "2"], 90, "json")
+    # As most people run it: no graph, one step after the other.
+    yield train("eager-resnet", "cifar10-resnet50", "train.epochs=2", "eval.every=0", "train.amp=bf16",
+                "train.cudnn_benchmark=true", "output.normalize=device", "output.layout=hwc", "loader.workers=8",
+                limit_s=90)
+    yield Run("torch-eager-resnet", ["{python}", "{root}/bench/gpu/torch_resnet50.py", "--data", "{objects}", "--epochs",
+                                     "2"], 90, "json")
     yield clocks("after-resnet")
 
 
@@ -146,15 +180,18 @@ def large_models():
         for amp in ("off", "bf16"):
             yield train(f"{recipe}-{amp}", recipe, "train.steps=200", "eval.every=0", "train.amp=" + amp,
                         "train.clock=async", "output.normalize=device", limit_s=90)
-    yield Run("profile", ["{root}/millrace", "profile", LENET, "data.path={data}", "train.device=cuda", "--verify",
-                          "--run", "{scratch}/profile", "--json"], 120, "json")
+    yield Run("profile", ["{root}/millrace", "profile", "imagenet-rrc", "data.path={photos}", "train.device=cuda", *PHOTOS,
+                          "loader.workers=2", "--given", *(word for workers in (1, 4, 8) for word in (
+                              "--change", f"loader.workers={workers}")), "--verify", "--blocks", "2",
+                          "--run", "{scratch}/profile", "--json"], 180, "json")
 
 
 def stages():
     return [Stage("first", "what is there, twenty steps, the device tests", [*first_look(), *device_tests()]),
             Stage("goals", "S4's goals and ResNet-50's", [*lenet_goals(), *resnet_goals()]),
             Stage("modes", "clocks, graphs, precision, NCCL, resumption; what keys cost", [*modes(), *costs()]),
-            Stage("tables", "step times, larger models, predictions", [*tables(), *large_models()])]
+            Stage("tables", "step times, known limits, larger models, predictions",
+                  [*limits(), *tables(), *large_models()])]
 
 
 def all_runs():

@@ -188,24 +188,48 @@ def goals_table(source):
     ratios = [loop / (plan.GOAL_EPOCHS * peer) for loop, peer in zip(loops, peers) if loop is not None and peer]
     clocks = [f"- {name}: " + (source.runs.get("clocks-" + name.replace(" ", "-"), {}).get("text", "").strip() or "-")
               for name in ("before lenet", "after lenet", "before resnet", "after resnet")]
-    rows = [["S4, ten epochs: training loop, s", "2", *spread(loops)],
-            ["the same: whole command, with start-up and one evaluation, s", "", *spread(walls)],
+    large = [source.of(f"goal512-{seed}", "wall_s") for seed in range(plan.GOAL_RUNS)]
+    eager = source.of("eager-resnet", "update_s_per_step")
+    theirs = source.runs.get("torch-eager-resnet", {}).get("json", {}).get("step_s")
+    source.count("torch-eager-resnet", "step_s", theirs)
+    rows = [["S4, ten epochs of batches of 512, with start-up and one evaluation, s", "2", *spread(large)],
+            ["S4, ten epochs of batches of 64: training loop, s", "", *spread(loops)],
+            ["the same with start-up and one evaluation, s", "", *spread(walls)],
             ["the same in torch_lenet.py, 8 workers: its second epoch, s", "", *spread(peers)],
             ["the same: training loop over ten of these, by pairs", "", *spread(ratios)],
             ["the same: load per step, 8 workers, µs", "15", *spread(loads, 1e6)],
             ["the same: top-1 with seeds 0, 1 and 2, %", "98.9", *spread(tops[:3], 100)],
             ["ResNet-50, bf16: load over the median update, %", "1", *spread(updates, 100)],
             ["ResNet-50, bf16: step with load over PyTorch's (channels_last, CUDA graph, nothing loaded)", "1",
-             *spread(steps)]]
+             *spread(steps)],
+            ["ResNet-50, bf16, no graph: step over PyTorch's", "1", *spread([eager / theirs if eager and theirs else None])]]
     return ("## Goals\n\nRuns in turn. Those of S4 count only on MNIST (`pack --mnist`). Device, driver, memory, clock,\n"
             "temperature, power and throttling:\n\n" + "\n".join(clocks) + "\n\n" +
             table(["what", "goal", "median", "range"], rows))
 
 
-def delays_table(source):
-    rows = [[label, str(source.of(name, "bound") or "-"), str(source.of(name, "verdict") or "-")]
-            for label, name in (("debug.next_ms=5", "delay-next"), ("debug.forward_ms=5", "delay-forward"))]
-    return "## Planted delays\n\n" + table(["delay", "bound", "verdict"], rows)
+def limits_table(source):
+    rows = []
+    for name, _, _, label, expected in plan.LIMITS:
+        bound, verdict = (source.of("limit-" + name, key) for key in ("bound", "verdict"))
+        rows.append([label, " or ".join(sorted(expected)), str(bound or "-"),
+                     "-" if bound is None else "yes" if bound in expected else "NO", str(verdict or "-")])
+    return "## Known limits\n\n" + table(["what limits", "expected", "bound", "right", "verdict"], rows)
+
+
+def watch_table(source):
+    document = source.runs.get("watch", {}).get("json", {})
+    found, cost = document.get("watch", []), document.get("cost")
+    source.count("watch", "watch", found or None)
+    rows = [[one["case"], number(one["data_set_ms"], digits=0), number(one["device_ms"], digits=0),
+             number(one["device_waits_ms"]), " to ".join(number(value, digits=1) for value in one["expected_ms"]),
+             one["bound"], "yes" if one["right"] else "NO"] for one in found]
+    text = "## pymillrace watch\n\nMilliseconds per step.\n\n" + table(
+        ["loop", "data set", "device", "device waits for data", "expected", "bound", "right"], rows or [["-"] * 7])
+    if cost:
+        text += (f"\n\nWatching adds {cost['added_us']:.1f} µs to a step of {cost['step_us']:.0f} µs (median of "
+                 f"{len(cost['pairs_us'])} pairs, {cost['pairs_us'][0]:.1f} to {cost['pairs_us'][-1]:.1f}).")
+    return text
 
 
 def profile_table(source):
@@ -233,14 +257,15 @@ def document(results, stages, date):
         f"- Machine: {doctor.get('cpu', '-')}, {doctor.get('cores', {}).get('usable', '-')} cores.",
         f"- millrace {doctor.get('version', '-')} ({doctor.get('git', '-')}), LibTorch {facts.get('torch', '-')}."])
     parts = [losses_table(source), repeat_table(source), steps_table(source), goals_table(source), costs_table(source),
-             delays_table(source), profile_table(source), runs_table(source, stages)]
+             limits_table(source), watch_table(source), profile_table(source), runs_table(source, stages)]
     return head + "\n\n" + "\n\n".join(parts) + "\n"
 
 
 def rendered(sample):
     """Returns the source after every table was made from it."""
     source = Source(sample)
-    for part in (losses_table, repeat_table, steps_table, goals_table, costs_table, delays_table, profile_table):
+    for part in (losses_table, repeat_table, steps_table, goals_table, costs_table, limits_table, watch_table,
+                 profile_table):
         part(source)
     return source
 

@@ -1,6 +1,7 @@
 """Gaps of the device while next() waits, with a stand-in for torch.cuda: none of this has run on a device."""
 import json
 import sys
+from pathlib import Path
 from time import perf_counter
 
 import pytest
@@ -207,3 +208,22 @@ def test_cuda_is_neither_imported_nor_initialised(tmp_path, monkeypatch):
     assert summary["device_gap_load_s"] is None and summary["device_gaps"] == 0
     monkeypatch.delitem(sys.modules, "torch")
     assert device.device_gaps() is None
+
+
+def test_the_gpu_benchmarks_loop_is_the_same_with_watch(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "bench/gpu")
+    import watch_cuda
+
+    class NoWork:
+        def run(self, count):
+            pass
+
+        def count_of(self, seconds):
+            return 0
+
+    monkeypatch.setattr(watch_cuda, "DEVICE", "cpu")
+    summary = watch_cuda.watched("on a CPU", NoWork(), 2e-3, 0, True)
+    assert summary["steps"] == watch_cuda.STEPS and summary["bound"] == "dataset"
+    monkeypatch.setattr(watch_cuda.Slow, "__getitem__", lambda self, index: watch_cuda.torch.full((16,), 1e3))
+    with pytest.raises(SystemExit, match="diverges"):
+        watch_cuda.watched("on a CPU", NoWork(), 0, 0, True)

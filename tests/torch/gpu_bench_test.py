@@ -41,7 +41,7 @@ class Pack(Folder):
     def test_runs_dry_by_itself(self):
         out = self.folder / "pack"
         mnist = self.folder / "mnist"
-        made = subprocess.run([args.build / "millrace", "data", "make", "digits", mnist, "--train", "200", "--test", "100",
+        made = subprocess.run([args.build / "millrace", "data", "make", "digits", mnist, "--train", "600", "--test", "100",
                                "--quiet"], check=False)
         self.assertEqual(made.returncode, 0)
         command = [args.source / "bench/gpu/pack", out, "--build", args.build, "--torch", args.torch, "--mnist"]
@@ -68,8 +68,8 @@ class Pack(Folder):
         dry = script(out / "bench/gpu/run", self.folder / "results", "--dry", "--torch", args.torch)
         self.assertEqual(dry.returncode, 0, dry.stdout + dry.stderr)
         document = (self.folder / "results/dry-gpu.md").read_text()
-        for title in ("First 20 losses", "Resumption", "Steps", "Goals", "What keys cost", "Planted delays", "Predictions",
-                      "Runs"):
+        for title in ("First 20 losses", "Resumption", "Steps", "Goals", "What keys cost", "Known limits", "pymillrace watch",
+                      "Predictions", "Runs"):
             self.assertIn("## " + title, document)
         self.assertIn("**", document, "says that its figures are samples")
         self.assertLessEqual(len(list((self.folder / "results").iterdir())), 8)
@@ -87,7 +87,7 @@ class FakeMachine:
 
     def __init__(self, scratch):
         self.scratch = scratch
-        self.torch = scratch / "torch"
+        self.torch, self.root = scratch / "torch", scratch
         self.packed = True
         self.words = lambda command: command
         self.call = lambda *a, **more: machine.Machine.call(self, *a, **more)
@@ -224,7 +224,9 @@ class Plan(unittest.TestCase):
 
         self.assertIn("s4-async-2: update_s_per_step", hole(lambda runs: runs["s4-async-2"]["summary"].pop(
             "update_s_per_step")))
-        self.assertIn("delay-next: verdict", hole(lambda runs: runs["delay-next"]["summary"].update(verdict=None)))
+        self.assertIn("limit-launches: verdict",
+                      hole(lambda runs: runs["limit-launches"]["summary"].update(verdict=None)))
+        self.assertIn("watch: watch", hole(lambda runs: runs["watch"]["json"].pop("watch")))
         self.assertIn("mode-cpu: losses", hole(lambda runs: runs["mode-cpu"].pop("losses")))
         self.assertIn("torch-goal-3: its second epoch", hole(lambda runs: runs["torch-goal-3"].update(text="")))
         self.assertIn("whole: parameters_hash", hole(lambda runs: runs["whole"].pop("summary")))
@@ -267,20 +269,32 @@ class Plan(unittest.TestCase):
             runs[f"resnet-{seed}"] = {"exit": 0, "summary": {"update_s_per_step_median": 0.02, "load_s_per_step": 1e-4,
                                                              "update_s_per_step": 0.0199}}
             runs[f"torch-resnet-{seed}"] = {"exit": 0, "json": {"step_s": 0.016}}
+            runs[f"goal512-{seed}"] = {"exit": 0, "summary": {"wall_s": 1.0 + 0.1 * seed}}
+        runs["eager-resnet"] = {"exit": 0, "summary": {"update_s_per_step": 0.03}}
+        runs["torch-eager-resnet"] = {"exit": 0, "json": {"step_s": 0.02}}
         text = render.goals_table(render.Source({"runs": runs}))
-        self.assertIn("training loop, s | 2 | 4.500 | 1.500 to 7.500 |", text)
+        self.assertIn("batches of 512, with start-up and one evaluation, s | 2 | 1.200 | 1.000 to 1.400 |", text)
+        self.assertIn("training loop, s |  | 3.500 | 1.500 to 5.500 |", text)
         self.assertIn("its second epoch, s |  | 4.500 |", text)
-        self.assertIn("by pairs |  | 0.100 | 0.033 to 0.167 |", text)
+        self.assertIn("by pairs |  | 0.078 | 0.033 to 0.122 |", text)
         self.assertIn("8 workers, µs | 15 | 10.000 |", text)
         self.assertIn("seeds 0, 1 and 2, % | 98.9 | 91.000 | 90.000 to 92.000 |", text)
         self.assertIn("load over the median update, % | 1 | 0.500 |", text)
         self.assertIn("nothing loaded) | 1 | 1.250 |", text)
+        self.assertIn("no graph: step over PyTorch's | 1 | 1.500 |", text)
 
     def test_costs_are_of_pairs(self):
         runs = {f"parts-{value}-{pair}": {"exit": 0, "summary": {"update_s_per_step_median": seconds}}
                 for pair in (1, 2, 3) for value, seconds in (("true", 1.02 + 0.01 * pair), ("false", 1.0))}
         self.assertIn("| mnist-lenet: train.device_parts=true | false | 3 | 4.00 |",
                       render.costs_table(render.Source({"runs": runs})))
+
+    def test_a_limit_that_is_not_named_is_shouted(self):
+        runs = {f"limit-{name}": {"exit": 0, "summary": {"bound": sorted(expected)[0], "verdict": "it says why"}}
+                for name, _, _, _, expected in plan.LIMITS}
+        self.assertNotIn("NO", render.limits_table(render.Source({"runs": runs})))
+        runs["limit-one-worker"]["summary"]["bound"] = "device"
+        self.assertIn("| decode | device | NO |", render.limits_table(render.Source({"runs": runs})))
 
     def test_tests_that_skipped_themselves_have_not_passed(self):
         said = "[==========] 5 tests ran.\n[  PASSED  ] 3 tests.\n[  SKIPPED ] 2 tests, listed below:\n"

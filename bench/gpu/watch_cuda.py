@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Watches PyTorch loops on a GPU whose waits are planted, and compares what watch says with what was planted. Needs
+pymillrace, torch and a device.
+
+    python3 bench/gpu/watch_cuda.py
+
+A data set sleeps per batch and the device multiplies matrices for a time measured beforehand, so the time for which the
+device has nothing to do is known. Also: batches, losses and a captured graph are those of the same loop without watch,
+and the cost of watching per step, from loops in turns. Prints one JSON document; exits with 1 if a case is wrong."""
+import contextlib
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import pymillrace as mr
+
+DEVICE = "cuda"
+STEPS = 60
+TOLERANCE_S = 0.5e-3  # per step: launches, Python, the timer
+COST_STEPS, COST_TURNS = 3000, 7
+
+
+class Slow(Dataset):
+    """One batch per index; each takes so many seconds."""
+
+    def __init__(self, seconds, steps=STEPS):
+        self.seconds, self.steps = seconds, steps
+
+    def __len__(self):
+        return self.steps
+
+    def __getitem__(self, index):
+        if self.seconds:
+            time.sleep(self.seconds)
+        return torch.full((16,), index / self.steps)
+
+
+class Work:
+    """Work of the device whose duration is known."""
+
+    def __init__(self):
+        self.factor = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+        self.one_s = min(self.time(200) for _ in range(5)) / 200
+
+    def run(self, count):
+        for _ in range(count):
+            torch.mm(self.factor, self.factor)
+
+    def time(self, count):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        self.run(count)
+        torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+    def count_of(self, seconds):
+        return round(seconds / self.one_s)
+
+
+def model():
+    torch.manual_seed(1)
+    net = torch.nn.Linear(16, 4).to(DEVICE)
+    return net, torch.optim.SGD(net.parameters(), 1e-3)
+
+
+def train(loader, work, each, ends, graphs=False):
+    """Trains. `each`: matrix products per step; `ends`: every step ends when the device is done. Returns the losses."""
+    net, optimizer = model()
+    losses, graph, static, out = [], None, torch.zeros(1, 16, device=DEVICE), None
+    for step, batch in enumerate(loader):
+        work.run(each)
+        static.copy_(batch)
+        if graphs and step == 2:
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                out = net(static).square().sum()
+        if graph is not None:
+            graph.replay()
+            losses.append(out.detach().clone())
+        loss = net(static).square().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item() if ends else loss.detach())
+    losses = [float(loss) for loss in losses]  # waits for the device
+    if not all(map(math.isfinite, losses)):
+        raise SystemExit("error: the loop diverges, so its losses prove nothing")
+    return losses
+
+
+def watched(name, work, planted_s, device_s, ends, **more):
+    """Returns the summary of a watched loop. Raises SystemExit if watching changes its losses."""
+    each = work.count_of(device_s)
+    plain = train(DataLoader(Slow(planted_s)), work, each, ends, **more)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), mr.watching(run=folder + "/run"):
+            losses = train(DataLoader(Slow(planted_s)), work, each, ends, **more)
+        with open(folder + "/run/summary.json") as file:
+            summary = json.load(file)
+    if losses != plain:
+        raise SystemExit(f"error: {name}: the losses are not those of the loop without watch")
+    return summary
+
+
+def case(name, work, planted_s, device_s, ends, low_s, high_s, bounds, **more):
+    """Returns what was found beside what was planted: seconds per step for which the device waited for a batch."""
+    summary = watched(name, work, planted_s, device_s, ends, **more)
+    gap = summary["device_gap_load_s"] / STEPS
+    right = low_s - TOLERANCE_S <= gap <= high_s + TOLERANCE_S and summary["bound"] in bounds
+    return {"case": name, "data_set_ms": 1e3 * planted_s, "device_ms": 1e3 * device_s, "device_waits_ms": 1e3 * gap,
+            "expected_ms": [1e3 * low_s, 1e3 * high_s], "measured_waits": summary["device_gaps"],
+            "lost": summary["device_gaps_lost"], "bound": summary["bound"], "verdict": summary["verdict"],
+            "advice": summary["advice"], "right": right}
+
+
+def cost():
+    """Returns the difference of a short step's wall time, watched or not, in µs: median and all pairs."""
+    def loop():
+        net, optimizer = model()
+        begin = time.perf_counter()
+        for batch in DataLoader(Slow(0, COST_STEPS)):
+            net(batch.cuda()).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        torch.cuda.synchronize()
+        return 1e6 * (time.perf_counter() - begin) / COST_STEPS
+
+    loop()
+    plain, added = [], []
+    for _ in range(COST_TURNS):
+        plain.append(loop())
+        with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, \
+                contextlib.redirect_stderr(nowhere), mr.watching(run=folder + "/run"):
+            added.append(loop() - plain[-1])
+    return {"step_us": statistics.median(plain), "added_us": statistics.median(added), "pairs_us": sorted(added)}
+
+
+def main():
+    work = Work()
+    found = [
+        # The device works beside the sleep, and then waits for the rest of it.
+        case("slow data set", work, 8e-3, 2e-3, False, 6e-3, 8e-3, {"dataset"}),
+        # Work of many steps is queued: the device never waits, though the host does.
+        case("slow data set behind a queue", work, 4e-3, 12e-3, False, 0, 0.1e-3, {"device"}),
+        # Nothing is queued when the loop asks for the batch.
+        case("slow data set, loss.item()", work, 4e-3, 12e-3, True, 4e-3, 4e-3, {"dataset"}),
+        case("slow device, loss.item()", work, 0, 8e-3, True, 0, 0.3e-3, {"device"}),
+        case("graph captured in the loop", work, 2e-3, 1e-3, True, 2e-3, 2e-3, {"dataset"}, graphs=True)]
+    print(json.dumps({"torch": torch.__version__, "device": torch.cuda.get_device_name(), "watch": found,
+                      "cost": cost()}))
+    return 0 if all(one["right"] for one in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
