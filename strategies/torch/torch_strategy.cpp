@@ -72,7 +72,8 @@ const StrategyOptions& checked(const StrategyOptions& options) {
         "train.channels_last=on with model.ops=native: native ops work on planar (NCHW) tensors",
         "set train.channels_last=auto, or model.ops=torch");
   // A convolution that sees adjacent channels chooses channels_last, whatever the weights' format.
-  if (options.channels_last == "off" && options.layout == Layout::hwc && options.channels > 1 && !options.normalize)
+  if (options.channels_last == "off" && options.layout == Layout::hwc && options.channels > 1 &&
+      !options.normalize)
     throw UsageError(
         "output.layout=hwc with train.channels_last=off: convolutions would use channels_last",
         "set train.channels_last=on, leave output.layout at its default, or let the device lay "
