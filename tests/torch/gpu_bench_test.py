@@ -4,6 +4,9 @@ import argparse
 import json
 import os
 import pathlib
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,7 +40,36 @@ class Folder(unittest.TestCase):
         self.folder = pathlib.Path(holder.name)
 
 
+# Of the pack's libraries, those that Python or the shell may need.
+EVERYBODYS = re.compile(r"lib(z|stdc\+\+|gcc_s|crypto|ssl|lzma|zstd|selinux|pcre2-8|acl|attr)\.so")
+
+
+def hide(hidden, empty):
+    """Returns a shell's commands that hide folders and files from itself and its children."""
+    mounts = [f"mount -t tmpfs none {shlex.quote(str(path))}" if path.is_dir() else
+              f"mount --bind {shlex.quote(str(empty))} {shlex.quote(str(path))}" for path in hidden]
+    return " && ".join(["mount --make-rprivate /", *mounts])
+
+
+def can_hide():
+    return shutil.which("unshare") is not None and subprocess.run(
+        ["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+
+
 class Pack(Folder):
+    def run_closed(self, out, words):
+        """Runs a command where the build folder and the libraries of this system that the pack brings are hidden."""
+        if not can_hide():
+            print("THE PACK IS NOT TESTED IN A CLOSED ROOT: unshare --mount is not permitted", file=sys.stderr)
+            return subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+        found = packer["shared_libraries"]([out / "millrace", *(out / "lib").glob("*.so")])
+        hidden = {path.resolve() for name, path in found.items() if not EVERYBODYS.match(name)}
+        hidden = {path for path in hidden if not path.is_relative_to(out)}
+        self.assertGreater(len(hidden), 5)
+        (self.folder / "nothing").write_text("")
+        command = hide([args.build, *hidden], self.folder / "nothing") + " && exec " + shlex.join(map(str, words))
+        return subprocess.run(["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, check=False)
+
     def test_runs_dry_by_itself(self):
         out = self.folder / "pack"
         mnist = self.folder / "mnist"
@@ -65,7 +97,8 @@ class Pack(Folder):
         self.assertFalse(packer["ELSEWHERE"].match("libcurl.so.4"))
         self.assertTrue(packer["ELSEWHERE"].match("libcurand.so.10"))
         self.assertLess(sum(path.stat().st_size for path in out.rglob("*") if path.is_file()), 55 << 20)
-        dry = script(out / "bench/gpu/run", self.folder / "results", "--dry", "--torch", args.torch)
+        dry = self.run_closed(out, [sys.executable, "-B", out / "bench/gpu/run", self.folder / "results", "--dry",
+                                    "--torch", args.torch])
         self.assertEqual(dry.returncode, 0, dry.stdout + dry.stderr)
         document = (self.folder / "results/dry-gpu.md").read_text()
         for title in ("First 20 losses", "Resumption", "Steps", "Goals", "What keys cost", "Known limits", "pymillrace watch",
@@ -80,6 +113,30 @@ class Pack(Folder):
         refused = script(out / "bench/gpu/run", self.folder / "other", "--dry", "--torch", args.torch)
         self.assertEqual(refused.returncode, 2)
         self.assertIn("millrace was built with 2.99.0", refused.stderr)
+
+
+class Module(Folder):
+    """The module past the libraries that this machine lacks: stubs stand for them, and every symbol is resolved."""
+
+    def test_reaches_the_missing_device(self):
+        stubs = subprocess.run([sys.executable, "-B", args.source / "tests/python/cuda_stubs.py", args.torch, self.folder],
+                               capture_output=True, text=True, check=False)
+        self.assertEqual(stubs.returncode, 0, stubs.stderr)
+        environment = dict(os.environ, LD_LIBRARY_PATH=str(self.folder), LD_BIND_NOW="1", CUDA_VISIBLE_DEVICES="",
+                           MILLRACE_DEVICE_TESTS="required")
+        data = self.folder / "digits"
+        subprocess.run([args.build / "millrace", "data", "make", "digits", data, "--train", "200", "--test", "100",
+                        "--quiet"], check=True)
+        for words, code in ((["millrace", "train", "mnist-lenet", f"data.path={data}", "train.device=cuda",
+                              "--run", self.folder / "run"], 4),
+                            (["millrace", "doctor"], 0),
+                            (["torch_test", "--gtest_filter=CudaTraining.FollowsTheCpusByEitherClock"], 1)):
+            done = subprocess.run([args.build / words[0], *words[1:]], capture_output=True, text=True, check=False,
+                                  env=environment)
+            said = done.stdout + done.stderr
+            self.assertEqual(done.returncode, code, said)
+            self.assertIn("no CUDA device: ", said)
+            self.assertNotIn("missing", said)
 
 
 class FakeMachine:
