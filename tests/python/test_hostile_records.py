@@ -20,7 +20,7 @@ import pytest
 
 from pymillrace import _core, builtin_ops, recipes
 from pymillrace.errors import DataError, Error
-from pymillrace.watcher import (command, loader_cpu, ranks, recorded, records, replacement, run_directory, trace,
+from pymillrace.watcher import (command, estimates, loader_cpu, ranks, recorded, records, replacement, run_directory, trace,
                                 verify, words)
 from pymillrace.watcher.fields import Field
 
@@ -89,7 +89,16 @@ def sampled_file(run, _):
     assert replacement.row(summary)["reason"]
 
 
-READERS = (("what-if RUN", "summary.json", what_if),
+def compared(run, _):
+    if not os.path.lexists(run / "summary.json"):
+        (run / "summary.json").write_text(json.dumps({"command": "watch", "loader": "a", "loaders": [{"name": "a"}],
+                                                      "world_size": 1}))
+    estimates.read(run)
+
+
+READERS = (("compare A B", "summary.json", compared),
+           ("compare A B", "steps.csv", compared),
+           ("what-if RUN", "summary.json", what_if),
            ("what-if RUN", "a sampled file", sampled_file),
            ("what-if --verify", "summary.json", verification_summary),
            ("what-if --verify", "steps.csv", steps_of_verification),

@@ -1,4 +1,4 @@
-"""Runs `pymillrace COMMAND`: watch and what-if here, all other commands in the package's program."""
+"""Runs `pymillrace COMMAND`: watch, what-if and compare here, all other commands in the package's program."""
 import os
 import sys
 
@@ -6,9 +6,9 @@ from .installed import installed
 
 
 def main() -> int:
-    """Returns the exit code of watch and what-if, and does not return from other commands."""
+    """Returns the exit code of watch, what-if and compare, and does not return from other commands."""
     words = sys.argv[1:]
-    if words and words[0] in ("watch", "what-if"):
+    if words and words[0] in ("watch", "what-if", "compare"):
         from .watcher.command import main as command
 
         try:

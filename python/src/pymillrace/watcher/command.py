@@ -1,16 +1,19 @@
-"""pymillrace watch and pymillrace what-if."""
+"""pymillrace watch, what-if and compare."""
 from __future__ import annotations
 
 import argparse
 import re
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import Error
-from . import child, closing, predict, recorded, replacement, verify
+from . import budget, child, closing, compare, predict, recorded, replacement, verify
+from .budget import Budget
 from .command_line import EVERY, watched_environment
 from .errors import WatchError
+from .estimates import Run
 from .messages import say
 from .output import print_lines
 from .run_directory import check
@@ -24,11 +27,18 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="pymillrace")
     commands = parser.add_subparsers(dest="command", required=True)
     watch = commands.add_parser("watch", help="run a command and record its DataLoaders",
-                                usage="pymillrace watch [--run DIR] [--every TIME] [--quiet] -- COMMAND [ARGUMENT ...]")
+                                usage="pymillrace watch [--run DIR] [--every TIME] [--quiet] [BUDGET ...] -- COMMAND "
+                                      "[ARGUMENT ...]")
     watch.add_argument("--run", help="directory for the records (default: runs/watch-DATE-TIME)")
     watch.add_argument("--every", type=_seconds, default=60.0, metavar="TIME",
                        help="time between two lines on stderr while the command runs, such as 30s or 5m (default: 60s)")
     watch.add_argument("--quiet", action="store_true", help="no such lines")
+    budgets = watch.add_argument_group("budgets", "Judged after a command that ends with 0, by 95%% intervals, on the "
+                                       "main loader and the worst rank: exit code 5 if one is exceeded, 6 if undecided")
+    budgets.add_argument("--max-load", metavar="SHARE", help="of load + update, such as 10%%")
+    budgets.add_argument("--max-wait", metavar="TIME", help="of load per step, such as 5ms; with --baseline also 110%%")
+    budgets.add_argument("--min-images-per-s", metavar="RATE", help="such as 1500; with --baseline also 95%%")
+    budgets.add_argument("--baseline", metavar="RUN", help="a watched run, of whose figures a percentage is a share")
     watch.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     what_if = commands.add_parser(
         "what-if", help="predict a recorded loop's images/s under other settings",
@@ -40,13 +50,33 @@ def main(arguments: list[str]) -> int:
     what_if.add_argument("--blocks", type=int, default=3, help="blocks; each runs every change once (default: 3)")
     what_if.add_argument("--change", action="append", help="run only this change, e.g. num_workers=2; may be repeated")
     what_if.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    differences = commands.add_parser("compare", help="the differences of two recorded runs, with intervals")
+    differences.add_argument("before", type=Path, metavar="RUN")
+    differences.add_argument("after", type=Path, metavar="RUN")
+    form = differences.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON document")
+    form.add_argument("--markdown", action="store_true", help="print a table for a pull request")
     parsed = parser.parse_args(arguments)
     now = time.strftime("%Y%m%d-%H%M%S")
     if parsed.command == "watch":
         if not parsed.words:
             watch.error("nothing to run; say for example: pymillrace watch -- python train.py")
-        return run(parsed.words, parsed.run or f"runs/watch-{now}", None if parsed.quiet else parsed.every)
+        try:
+            limits = budget.parse(parsed.max_load, parsed.max_wait, parsed.min_images_per_s, parsed.baseline is not None)
+            baseline = None if parsed.baseline is None else budget.read_baseline(Path(parsed.baseline))
+        except Error as error:
+            print_lines([f"pymillrace: {error}"], sys.stderr)
+            return error.exit_code
+        return run(parsed.words, parsed.run or f"runs/watch-{now}", None if parsed.quiet else parsed.every, limits,
+                   baseline)
     try:
+        if parsed.command == "compare":
+            runs = compare.compare(parsed.before, parsed.after)
+            if parsed.json:
+                print(compare.document(*runs))
+            else:
+                print_lines(compare.markdown(*runs) if parsed.markdown else compare.lines(*runs))
+            return 0
         if parsed.verify:
             if not parsed.words:
                 what_if.error("nothing to run; say for example: pymillrace what-if --verify -- python train.py")
@@ -98,10 +128,12 @@ def _seconds(text: str) -> float:
     return time_
 
 
-def run(words: list[str], directory: str, every: float | None = None) -> int:
+def run(words: list[str], directory: str, every: float | None = None, budgets: Sequence[Budget] = (),
+        baseline: Run | None = None) -> int:
     """Runs a command whose Python processes record their DataLoaders. Returns its exit code.
 
-    `every`: seconds between two lines on stderr; None: no lines.
+    If it is 0, `budgets` are judged, which may make it 5 or 6. `every`: seconds between two lines on stderr; None: no
+    lines.
     """
     before = closing.stamp(directory)
     try:
@@ -118,4 +150,11 @@ def run(words: list[str], directory: str, every: float | None = None) -> int:
         return 2
     if unsaid := closing.words(directory, before):
         say(unsaid)
+    if code != 0 or not budgets:
+        return code
+    try:
+        code, lines = budget.of_run(budgets, Path(directory), baseline)
+    except Error as error:  # what was recorded cannot be read
+        code, lines = budget.UNDECIDED, [f"budgets undecided: {error}"]
+    print_lines([f"pymillrace watch: {line}" for line in lines], sys.stderr)
     return code

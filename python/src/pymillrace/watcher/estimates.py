@@ -1,0 +1,150 @@
+"""Load, update, wait and rate of a recorded loop, with intervals for what its steps vary.
+
+Steps are no independent samples: workers deliver in bursts, and the page cache, a clock or another program lasts many
+steps. Therefore the steps are cut into consecutive batches of equal length, and the interval is Student's, from the
+batches' deviations from the ratio of the sums (batch means, with the ratio's linearisation: Law, Simulation Modeling and
+Analysis, 9.5; Cochran, Sampling Techniques, 2.11).
+"""
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from ..errors import DataError
+from . import recorded
+from .fields import HINT, MOST_SECONDS, Field
+from .predict import ENOUGH_STEPS
+from .records import NotARecord, open_record
+
+LEVEL = 0.95
+BATCHES = 20  # of steps; fewer where a batch would have less than two
+MOST_ROWS = 1_000_000  # of a table; later steps are left out
+MOST_BYTES = 1 << 30
+MOST_IMAGES = 1 << 40  # of a step
+MOST_LOADERS, MOST_RANKS = 4096, 1 << 16
+AGAIN = "give the directory of a run of pymillrace watch"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    value: float
+    error: float  # standard error
+    freedom: float  # degrees of freedom of the error
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        half = student(self.freedom, level) * self.error
+        return self.value - half, self.value + half
+
+
+def student(freedom: float, level: float) -> float:
+    """Returns Student's two-sided quantile: the first terms of its Cornish-Fisher expansion, 0.5% off from 9 on."""
+    z = statistics.NormalDist().inv_cdf((1 + level) / 2)
+    return (z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2) +
+            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3))
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
+    """Returns the ratio of two sums over the same steps, in their order. At least 4 steps, whose sum below is not 0."""
+    count = min(BATCHES, len(above) // 2)
+    size = len(above) // count
+    begin = len(above) - count * size  # what does not fill the batches is left out at the begin
+    tops, bottoms = ([sum(values[i:i + size]) for i in range(begin, len(values), size)] for values in (above, below))
+    value = sum(tops) / sum(bottoms)
+    spread = sum((top - value * bottom) ** 2 for top, bottom in zip(tops, bottoms))
+    return Estimate(value, math.sqrt(spread * count / (count - 1)) / sum(bottoms), count - 1)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of one rank in one loader's loop, without the first, whose batch waits for the loader's start."""
+    rank: int
+    load: list[float]  # seconds, as `update`
+    update: list[float]
+    images: list[float]
+
+    @property
+    def are_enough(self) -> bool:
+        return len(self.load) + 1 >= ENOUGH_STEPS and sum(self.load) + sum(self.update) > 0
+
+    def _both(self) -> list[float]:
+        return [load + update for load, update in zip(self.load, self.update)]
+
+    def share(self) -> Estimate:
+        """Load per load + update."""
+        return ratio(self.load, self._both())
+
+    def wait(self) -> Estimate:
+        """Seconds of load per step."""
+        return ratio(self.load, [1.0] * len(self.load))
+
+    def work(self) -> Estimate:
+        """Seconds of update per step."""
+        return ratio(self.update, [1.0] * len(self.update))
+
+    def rate(self) -> Estimate:
+        """Images per second of load + update."""
+        return ratio(self.images, self._both())
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run directory says of its main loader."""
+    directory: Path
+    summary: Field
+    ranks: list[Steps]  # those that have left records
+
+    @property
+    def name(self) -> str:
+        return self.summary["loader"].text()
+
+
+def read(directory: Path) -> Run:
+    """Reads a run. Raises OSError if it has no summary, and DataError if it is damaged or no run of watch."""
+    summary = recorded.read_summary(directory / "summary.json")
+    if summary["command"].value != "watch":
+        raise DataError(f"{directory} is no run of pymillrace watch", AGAIN)
+    name = summary["loader"].text()
+    names = [one["name"].text() for one in summary["loaders"].items(MOST_LOADERS)]
+    if name not in names:
+        raise summary["loader"].refuse("one of the loaders")
+    number = names.index(name) + 1
+    ranks = []
+    for rank in range(summary["world_size"].whole(1, MOST_RANKS)):
+        file = directory / ("steps" + (f".rank{rank}" if rank else "") + (f".{number}" if number > 1 else "") + ".csv")
+        try:
+            ranks.append(_steps(file, rank))
+        except FileNotFoundError:
+            if rank == 0:
+                raise DataError(f"{file} is missing", AGAIN) from None
+    return Run(directory, summary, ranks)
+
+
+def _steps(file: Path, rank: int) -> Steps:
+    columns: tuple[list[float], ...] = ([], [], [])
+    most = (MOST_SECONDS, MOST_SECONDS, MOST_IMAGES)
+    try:
+        with io.TextIOWrapper(open_record(file, MOST_BYTES), encoding="utf-8") as lines:
+            for number, row in enumerate(islice(csv.DictReader(lines), MOST_ROWS)):
+                if not row["other_s"]:  # the run ended while it was written
+                    break
+                values = [float(row[key]) for key in ("load_s", "update_s", "images")]
+                if not all(0 <= value <= limit for value, limit in zip(values, most)):
+                    raise ValueError
+                if number > 0:
+                    for column, value in zip(columns, values):
+                        column.append(value)
+    except FileNotFoundError:
+        raise
+    except NotARecord as error:
+        raise DataError(f"{file} {error.strerror}", AGAIN) from None
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}", "check its permissions and the disk") from None
+    except (ValueError, TypeError, KeyError, csv.Error):  # also of bytes that are not UTF-8
+        raise DataError(f"{file} is no table of steps", HINT) from None
+    return Steps(rank, *columns)
