@@ -52,8 +52,11 @@ def hide(hidden, empty):
 
 
 def can_hide():
-    return shutil.which("unshare") is not None and subprocess.run(
-        ["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+    """Returns whether this process may hide anything: in most containers it may not."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = hide([pathlib.Path(folder)], "")
+        return shutil.which("unshare") is not None and subprocess.run(
+            ["unshare", "--mount", "sh", "-c", command], capture_output=True, check=False).returncode == 0
 
 
 class Pack(Folder):

@@ -80,6 +80,12 @@ bad data or plugin
 .B 4
 a needed device or backend is missing
 .TP
+.B 5
+a budget of pymillrace watch is exceeded
+.TP
+.B 6
+it is undecided whether one is exceeded
+.TP
 .B 130
 interrupted
 )";
