@@ -264,6 +264,12 @@ Batch Engine::take() {
     forget();
     throw;
   }
+  if (batch && PyErr_Occurred() != nullptr) {  // it came while has_signal() ran the handler
+    const nb::python_error raised;
+    end();
+    forget();
+    throw raised;
+  }
   if (!batch) {
     if (is_ending()) end_call();
     if (PyErr_Occurred() != nullptr) throw nb::python_error();  // from has_signal()

@@ -115,6 +115,32 @@ def test_ctrl_c_ends_a_wait_and_loses_no_batch():
     assert done.stdout.split() == ["interrupted", "True", "0"], done.stderr
 
 
+def test_a_batch_that_comes_while_the_handler_of_ctrl_c_runs_is_not_lost():
+    code = """
+        import os, signal, sys, threading, time
+        import pymillrace as mr
+
+        def slow(*_):
+            time.sleep(2)  # the first batch comes meanwhile
+            raise KeyboardInterrupt
+
+        words = [*sys.argv[1:], "loader.batch=4", "loader.workers=1", "loader.io_threads=4", "data.synthetic.count=16"]
+        wanted = [batch.labels.tolist() for batch in mr.Loader(*words, numpy=True)]
+        loader = mr.Loader(*words, "data.storage.latency=800", numpy=True)
+        signal.signal(signal.SIGINT, slow)
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            next(iter(loader))
+        except KeyboardInterrupt:
+            print("interrupted", loader.state_dict()["batch"])
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        print([batch.labels.tolist() for batch in loader] == wanted)
+    """
+    done = run_python(code, *SYNTHETIC)
+    assert done.stdout.split() == ["interrupted", "0", "True"], done.stderr
+
+
 def test_a_forked_child_gets_a_clear_error_and_ends():
     code = """
         import os, sys
