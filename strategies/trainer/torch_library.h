@@ -18,8 +18,8 @@ namespace millrace::train {
 MILLRACE_PRIVATE_API std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options);
 
 /// Begins to load LibTorch, and the CUDA module where `device` is "cuda" or "cuda:N", whose context
-/// is then made, in a thread of its own: half a second on a CPU, one with CUDA. What fails is told
-/// by make_torch_strategy(), which must be called after the future is ready.
+/// is then made, in a thread of its own: half a second on a CPU, one with CUDA. Call
+/// make_torch_strategy(), which reports any failure, once the future is ready.
 MILLRACE_PRIVATE_API std::future<void> load_torch_ahead(const std::string& device);
 
 /// See strategies/trainer/ops_bench.h. Throws DeviceError if this build lacks LibTorch, RunError if

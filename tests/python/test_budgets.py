@@ -97,16 +97,35 @@ def test_a_share_of_the_baseline_knows_both_runs_variation(tmp_path):
 
 
 def test_the_worst_rank_is_judged(tmp_path):
-    run = record(tmp_path / "run", varied(0.001, 0.03), world_size=3)
+    run = record(tmp_path / "run", varied(0.001, 0.03), world_size=2)
     table(run / "steps.rank1.csv", varied(0.02, 0.03))
     code, lines = budget.judge(budget.parse("10%", None, None, False), estimates.read(run), None)
     assert code == 5 and "rank 1: load is 4" in lines[0]
 
 
-def test_another_loader_may_be_the_main_one(tmp_path):
-    run = record(tmp_path / "run", varied(0.5, 0.03), loaders=[{"name": "warm-up"}, {"name": "train"}])
-    table(run / "steps.2.csv", varied(0.001, 0.03))
-    assert budget.judge(budget.parse("10%", None, None, False), estimates.read(run), None)[0] == 0
+def test_a_missing_rank_decides_nothing(tmp_path):
+    run = record(tmp_path / "run", varied(0.001, 0.03), world_size=2)
+    code, lines = budget.judge(budget.parse("10%", None, None, False), estimates.read(run), None)
+    assert code == 6 and "no steps of rank 1" in lines[0]
+    with pytest.raises(UsageError, match="no steps of rank 1"):
+        compare.compare(run, run)
+
+
+def test_the_loader_that_trains_is_judged_whichever_comes_first(tmp_path):
+    torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+    import pymillrace as mr
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    with mr.watching(run=tmp_path / "run"):
+        for _ in DataLoader(TensorDataset(torch.zeros(90, 1))):
+            pass
+        for (batch,) in DataLoader(TensorDataset(torch.zeros(120, 1)), batch_size=4):
+            model(batch).sum().backward()
+            optimizer.step()
+    run = estimates.read(tmp_path / "run")
+    assert set(run.ranks[0].images) == {4.0} and len(run.ranks[0].images) == 29
 
 
 def test_too_few_steps_decide_nothing(tmp_path):

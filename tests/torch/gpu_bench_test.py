@@ -40,7 +40,7 @@ class Folder(unittest.TestCase):
         self.folder = pathlib.Path(holder.name)
 
 
-# Of the pack's libraries, those that Python or the shell may need.
+# Libraries of the pack that Python or the shell may need as well.
 EVERYBODYS = re.compile(r"lib(z|stdc\+\+|gcc_s|crypto|ssl|lzma|zstd|selinux|pcre2-8|acl|attr)\.so")
 
 

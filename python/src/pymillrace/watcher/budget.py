@@ -59,7 +59,7 @@ def parse(max_load: str | None, max_wait: str | None, min_rate: str | None, has_
         number = share or plain
         if number is None or float(number[1]) <= 0:
             raise UsageError(f"{option} {value}: this is no budget",
-                             f"write for example {example}, or with --baseline RUN a share of that run's such as 110%")
+                             f"write for example {example}, or a percentage of another run's with --baseline RUN")
         if share is not None and not has_baseline:
             raise UsageError(f"{option} {value}: of what?", "name the run to compare with: --baseline RUN")
         factor = 0.01 if share is not None else UNITS[number[2]] if kind == "wait" else 1.0
@@ -73,6 +73,8 @@ def parse(max_load: str | None, max_wait: str | None, min_rate: str | None, has_
 def judge(budgets: Sequence[Budget], run: Run, baseline: Run | None) -> tuple[int, list[str]]:
     """Returns the exit code, 0 where all budgets are kept, and what is printed."""
     for one in filter(None, (run, baseline)):
+        if one.missing:
+            return UNDECIDED, [f"budgets undecided: {one.directory} has no steps of rank {one.missing[0]}"]
         short = [steps for steps in one.ranks if not steps.are_enough]
         if short:
             return UNDECIDED, [f"budgets undecided: {one.directory} has {len(short[0].load) + 1} steps of rank "

@@ -156,5 +156,5 @@ def run(words: list[str], directory: str, every: float | None = None, budgets: S
         code, lines = budget.of_run(budgets, Path(directory), baseline)
     except Error as error:  # what was recorded cannot be read
         code, lines = budget.UNDECIDED, [f"budgets undecided: {error}"]
-    print_lines([f"pymillrace watch: {line}" for line in lines], sys.stderr)
+    say("\n".join(f"pymillrace watch: {line}" for line in lines))
     return code

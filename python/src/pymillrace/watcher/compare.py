@@ -12,7 +12,7 @@ from .budget import Budget, read_baseline, worst
 from .estimates import LEVEL, Estimate, Run, student
 from .predict import ENOUGH_STEPS
 
-# What differs between two runs is said, since it may explain their difference.
+# Settings that may explain a difference.
 SETTINGS = (("workers", "num_workers"), ("prefetch", "prefetch_factor"), ("batch", "batch_size"), ("cores", "cores"),
             ("world_size", "ranks"), ("torch", "torch"), ("python", "python"), ("host", "host"), ("script", "script"))
 
@@ -45,7 +45,7 @@ class Row:
 
 
 def rows(before: Run, after: Run) -> list[Row]:
-    """Compares the worst rank of each, which the others wait for."""
+    """Compares the ranks with the largest share of load, for which the others wait."""
     first, second = (worst(Budget("", "share", 0.0), one.ranks) for one in (before, after))
     return [Row("images/s", "", 1.0, first.rate(), second.rate()),
             Row("load of load + update", "%", 100.0, first.share(), second.share()),
@@ -67,6 +67,8 @@ def compare(first: Path, second: Path) -> tuple[Run, Run]:
     """Reads two runs. Raises DataError, and UsageError where one is missing or too short."""
     runs = read_baseline(first), read_baseline(second)
     for run in runs:
+        if run.missing:
+            raise UsageError(f"{run.directory} has no steps of rank {run.missing[0]}", "compare runs that have ended")
         if short := [steps for steps in run.ranks if not steps.are_enough]:
             raise UsageError(f"{run.directory} has {len(short[0].load) + 1} steps, too few to compare",
                              f"watch at least {ENOUGH_STEPS}")

@@ -18,17 +18,18 @@ from pathlib import Path
 
 from ..errors import DataError
 from . import recorded
+from .closing import MOST_ROWS
 from .fields import HINT, MOST_SECONDS, Field
 from .predict import ENOUGH_STEPS
+from .ranks import MOST_RANKS
 from .records import NotARecord, open_record
+from .run_directory import file_name
 
 LEVEL = 0.95
 BATCHES = 20  # of steps; fewer where a batch would have less than two
-MOST_ROWS = 1_000_000  # of a table; later steps are left out
-MOST_BYTES = 1 << 30
-MOST_IMAGES = 1 << 40  # of a step
-MOST_LOADERS, MOST_RANKS = 4096, 1 << 16
-AGAIN = "give the directory of a run of pymillrace watch"
+MOST_BYTES = 1 << 28  # of a table; its steps beyond MOST_ROWS are left out
+MOST_IMAGES = 1 << 40  # per step
+DIRECTORY_HINT = "give the directory of a run of pymillrace watch"
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run directory says of its main loader."""
+    """Records of a run's main loader."""
     directory: Path
     summary: Field
-    ranks: list[Steps]  # those that have left records
+    ranks: list[Steps]
+    missing: list[int]  # ranks without a table
 
     @property
     def name(self) -> str:
@@ -108,21 +110,17 @@ def read(directory: Path) -> Run:
     """Reads a run. Raises OSError if it has no summary, and DataError if it is damaged or no run of watch."""
     summary = recorded.read_summary(directory / "summary.json")
     if summary["command"].value != "watch":
-        raise DataError(f"{directory} is no run of pymillrace watch", AGAIN)
-    name = summary["loader"].text()
-    names = [one["name"].text() for one in summary["loaders"].items(MOST_LOADERS)]
-    if name not in names:
-        raise summary["loader"].refuse("one of the loaders")
-    number = names.index(name) + 1
-    ranks = []
+        raise DataError(f"{directory} is no run of pymillrace watch", DIRECTORY_HINT)
+    ranks, missing = [], []
     for rank in range(summary["world_size"].whole(1, MOST_RANKS)):
-        file = directory / ("steps" + (f".rank{rank}" if rank else "") + (f".{number}" if number > 1 else "") + ".csv")
+        file = directory / file_name("steps", "csv", rank)
         try:
             ranks.append(_steps(file, rank))
         except FileNotFoundError:
             if rank == 0:
-                raise DataError(f"{file} is missing", AGAIN) from None
-    return Run(directory, summary, ranks)
+                raise DataError(f"{file} is missing", DIRECTORY_HINT) from None
+            missing.append(rank)
+    return Run(directory, summary, ranks, missing)
 
 
 def _steps(file: Path, rank: int) -> Steps:
@@ -142,7 +140,7 @@ def _steps(file: Path, rank: int) -> Steps:
     except FileNotFoundError:
         raise
     except NotARecord as error:
-        raise DataError(f"{file} {error.strerror}", AGAIN) from None
+        raise DataError(f"{file} {error.strerror}", DIRECTORY_HINT) from None
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}", "check its permissions and the disk") from None
     except (ValueError, TypeError, KeyError, csv.Error):  # also of bytes that are not UTF-8

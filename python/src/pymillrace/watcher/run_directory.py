@@ -101,6 +101,11 @@ def is_complete(summary: dict[str, Any]) -> bool:
     return summary.get("complete") is not False
 
 
+def file_name(stem: str, suffix: str, rank: int, number: int = 1) -> str:
+    """Returns STEM.SUFFIX for the main loader of rank 0, whose number is 1, else with rank and number in it."""
+    return stem + (f".rank{rank}" if rank > 0 else "") + (f".{number}" if number > 1 else "") + f".{suffix}"
+
+
 class RunDirectory:
     """Creates and locks a directory. An earlier run in the same place moves to PATH.1, PATH.2, ...
 
@@ -171,9 +176,7 @@ class RunDirectory:
     # Files
 
     def name(self, stem: str, suffix: str, number: int) -> str:
-        """Returns a file's name: STEM.SUFFIX for the main loader of rank 0, else with the rank and loader in it."""
-        of_rank = f".rank{self.rank}" if self.rank > 0 else ""
-        return f"{stem}{of_rank}{f'.{number}' if number > 1 else ''}.{suffix}"
+        return file_name(stem, suffix, self.rank, number)
 
     def append(self, name: str, text: str) -> None:
         with without_signals_of_writes(), open(self.path / name, "a", encoding="utf-8") as file:
