@@ -158,6 +158,8 @@ struct RemoteOptions {
   std::uint64_t reach = 0;
   /// Ends what waits for a failing server once it is set. May be null; must outlive the reader.
   const std::atomic<bool>* stop = nullptr;
+  /// Whether `stop` also ends what makes progress: transfers, and waits for another process's.
+  bool stop_at_once = true;
 };
 
 /// `[data]`: which data set to open, and how.

@@ -41,7 +41,7 @@ RemoteFetch remote_fetch_of(const Recipe& recipe) {
   return fetch == "ranges" ? RemoteFetch::ranges : RemoteFetch::automatic;
 }
 
-RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop) {
+RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop, StopAt at) {
   RemoteOptions remote;
   remote.fetch = remote_fetch_of(recipe);
   remote.cache = recipe.text("data.remote.cache");
@@ -51,6 +51,7 @@ RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop
   if (const std::int64_t threads = recipe.integer("loader.io_threads"); threads > 0)
     remote.connections = static_cast<int>(threads);
   remote.stop = stop;
+  remote.stop_at_once = at == StopAt::once;
   return remote;
 }
 
@@ -58,7 +59,7 @@ RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop
 
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
                                         std::size_t classes, const Host& host,
-                                        const std::atomic<bool>* stop) {
+                                        const std::atomic<bool>* stop, StopAt at) {
   DataOptions options;
   options.reader = recipe.text("data.reader");
   options.path = recipe.text("data.path");
@@ -72,7 +73,7 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
                         static_cast<int>(recipe.integer("data.synthetic.height"))},
                        static_cast<int>(recipe.integer("data.synthetic.channels")),
                        static_cast<int>(recipe.integer("data.synthetic.classes"))};
-  options.remote = remote_options(recipe, stop);
+  options.remote = remote_options(recipe, stop, at);
   options.warn = [&host](const std::string& text) { host.say("warning: " + text); };
   for (const millrace_unit* unit : plugins::plugin_readers()) {
     if (unit->name != options.reader) continue;

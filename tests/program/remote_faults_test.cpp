@@ -166,5 +166,25 @@ TEST_F(RemoteFaults, WithoutLocksProcessesFetchForThemselvesAndSaySo) {
   EXPECT_EQ(archives_asked_for(), before) << "complete archives serve later processes";
 }
 
+TEST_F(RemoteFaults, AServerThatIsAwayHoldsUpNoSignal) {
+  for (const Arguments& words : {Arguments{"inspect", "--plan"}, Arguments{"bench"},
+                                 Arguments{"train", "train.accumulate=2"},
+                                 Arguments{"train", "train.strategy=ddp"}}) {
+    Arguments all{words[0], "imagenet-rrc", "data.reader=tar", "data.path=http://127.0.0.1:1/set/"};
+    all.insert(all.end(), words.begin() + 1, words.end());
+    if (words.back() != "train.strategy=ddp") all.push_back("loader.workers=1");
+    RunOptions rank;
+    rank.env = {
+        {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
+    Child child(all, rank);
+    ASSERT_TRUE(child.says("such requests are repeated")) << words.back();
+    child.send(SIGTERM);
+    const Result result = child.wait();
+    EXPECT_EQ(result.exit_code, 130) << words.back();
+    EXPECT_EQ(count_of(result.err, "millrace: interrupted"), 1u) << result.err;
+    EXPECT_LT(result.wall_s, 30) << words.back();  // data.remote.deadline is 120
+  }
+}
+
 }  // namespace
 }  // namespace millrace::program_test

@@ -407,6 +407,17 @@ def test_what_is_no_loader_and_what_is_no_run_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(mr.WatchError, match="a file of that name"):
         mr.watch([1], run=tmp_path / "file")
+    with pytest.raises(mr.WatchError, match="File name too long; choose another"):
+        mr.watch([1], run=tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize("place", ["x" * 300, "file", "file/run", "/proc/run"])
+def test_the_command_refuses_such_a_place_before_the_script_runs(place, tmp_path):
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-m", "pymillrace", "watch", "--run", str(tmp_path / place), "--", "echo", "ran"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"pymillrace: .*; choose another .*\n", done.stderr)
 
 
 def test_a_directory_in_use_is_refused_and_an_earlier_run_is_kept(tmp_path, monkeypatch):

@@ -384,6 +384,28 @@ TEST(RemoteFetch, AStopEndsATransferThatIsUnderWay) {
   EXPECT_EQ(fetcher.totals().failures, 0u) << "stopped only once the request had failed";
 }
 
+TEST(RemoteFetch, AStopThatWaitsForFailuresLetsATransferEndAndNoFailureRepeat) {
+  FaultServer server;
+  const std::string content = content_of(3, 100'000);
+  server.put("/a", content);
+  std::atomic<bool> stop{true};
+  FetchOptions options = short_waits();
+  options.stop = &stop;
+  options.stop_at_once = false;
+  Fetcher fetcher(options, plain_access());
+  TextTarget target;
+  fetcher.fetch({Url::parse(server.url() + "/a"), content.size()}, target);
+  EXPECT_EQ(target.text, content);
+  server.fail("/a", {Fault::status_500, Fault::status_500});
+  try {
+    fetcher.fetch({Url::parse(server.url() + "/a"), content.size()}, target);
+    ADD_FAILURE() << "arrived";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::interrupted) << error.what();
+  }
+  EXPECT_EQ(fetcher.totals().failures, 1u);
+}
+
 TEST(RemoteFetch, AWrongContentThatTookLongIsFetchedAgain) {
   FaultServer server;
   const std::string content = content_of(4, 1000);

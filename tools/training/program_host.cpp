@@ -1,7 +1,6 @@
 // Answers for the program what setting up a pipeline asks of the process around it.
 #include <filesystem>
 
-#include "pipeline/setup/data_setup.h"
 #include "plugins/host/registry.h"
 #include "tools/plugins/grants.h"
 #include "tools/terminal/terminal.h"
@@ -42,12 +41,8 @@ nlohmann::ordered_json plugins_json() {
 }
 
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
-                                        std::size_t classes, const std::atomic<bool>* stop) {
-  // Ranks agree on where to stop, and an open optimizer step needs all its batches.
-  const bool anywhere =
-      strategy_of(recipe) != StrategyKind::ddp && recipe.integer("train.accumulate") == 1;
-  return pipeline::open_data(recipe, split, classes, program_host(),
-                             stop == nullptr && anywhere ? &interrupted() : stop);
+                                        std::size_t classes, pipeline::StopAt at) {
+  return pipeline::open_data(recipe, split, classes, program_host(), &interrupted(), at);
 }
 
 }  // namespace millrace::tools

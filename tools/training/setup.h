@@ -2,7 +2,6 @@
 // the strategy.
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
 #include "millrace/transform.h"
+#include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/load_recipe.h"
 #include "strategies/control/rank.h"
 #include "strategies/trainer/strategy.h"
@@ -37,11 +37,11 @@ Recipe load_recipe(const std::vector<std::string>& arguments,
 /// may have been used.
 nlohmann::ordered_json plugins_json();
 
-/// Opens the data set's `split` as pipeline::open_data() does, with remarks on stderr. Without
-/// `stop`, the program's own flag ends waits where the recipe lets a run end anywhere.
+/// Opens the data set's `split` as pipeline::open_data() does, with remarks on stderr. The program's
+/// own flag stops it. A run whose ranks agree on where to stop has StopAt::failure.
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
                                         std::size_t classes = 0,
-                                        const std::atomic<bool>* stop = nullptr);
+                                        pipeline::StopAt at = pipeline::StopAt::once);
 
 // Determines this process's rank in a distributed run.
 

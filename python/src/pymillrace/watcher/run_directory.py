@@ -54,20 +54,25 @@ def _launch() -> str:
 
 
 def refuse_what_is_no_run(path: Path) -> None:
-    if not path.exists():
-        return
-    if not path.is_dir():
-        raise WatchError(f"run={path}: a file of that name exists; choose another directory")
-    marks = ("config.toml", "sweep.json")
-    if not any((path / mark).exists() for mark in marks) and any(entry.name != LOCK for entry in path.iterdir()):
-        raise WatchError(f"run={path}: the folder holds files that are not a run; choose another directory")
+    """Raises WatchError if something else lies in the place of a run, or if the place cannot be looked at."""
+    try:
+        if not path.exists():
+            return
+        if not path.is_dir():
+            raise WatchError(f"run={path}: a file of that name exists; choose another directory")
+        marks = ("config.toml", "sweep.json")
+        if not any((path / mark).exists() for mark in marks) and any(entry.name != LOCK for entry in path.iterdir()):
+            raise WatchError(f"run={path}: the folder holds files that are not a run; choose another directory")
+    except OSError as error:
+        raise WatchError(f"run={path}: {error.strerror}; choose another directory") from error
 
 
 def check(path: Path) -> None:
     """Raises WatchError unless a run directory can be made in this place, and leaves nothing there."""
     trial = path / f"trial.tmp-{os.getpid()}"
-    made = [one for one in (path, *path.parents) if not one.exists()]
+    made: list[Path] = []
     try:
+        made = [one for one in (path, *path.parents) if not one.exists()]
         refuse_what_is_no_run(path)
         path.mkdir(parents=True, exist_ok=True)
         with without_signals_of_writes():
