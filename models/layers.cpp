@@ -217,6 +217,67 @@ class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
   }
 };
 
+/// The same by ATen's kernels for synchronised batch norm, which exist for CUDA alone: one pass over
+/// the images for the statistics, one for the result, and as many backward. `mean` and `inverse`
+/// are f32, `count` i32.
+class NormaliseTogetherOnCuda : public torch::autograd::Function<NormaliseTogetherOnCuda> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& input,
+                        const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                        const Tensor& inverse, const Tensor& count,
+                        std::shared_ptr<StatisticsReducer> reducer) {
+    context->save_for_backward({input, weight, mean, inverse, count});
+    context->saved_data["reducer"] =
+        c10::IValue::make_capsule(c10::make_intrusive<ReducerHandle>(std::move(reducer)));
+    if (input.numel() == 0) return torch::empty_like(input);
+    return at::batch_norm_elemt(input, weight, bias, mean, inverse, kEps);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
+                 &count = saved[4];
+    const auto handle = context->saved_data["reducer"].toCapsule();
+    const auto& reducer = static_cast<const ReducerHandle&>(*handle).reducer;
+
+    const bool is_empty = input.numel() == 0;
+    const Tensor dy = gradients[0].contiguous(input.suggest_memory_format());
+    Tensor sums, of_weight = torch::zeros_like(weight), of_bias = torch::zeros_like(weight);
+    if (is_empty) {
+      sums = torch::zeros({2 * weight.size(0)}, weight.options().dtype(torch::kDouble));
+    } else {
+      Tensor of_dy, of_product;  // Σdy and Σdy·(x - mean)
+      std::tie(of_dy, of_product, of_weight, of_bias) = at::batch_norm_backward_reduce(
+          dy, input, mean, inverse, weight, /*input_g=*/true, /*weight_g=*/true, /*bias_g=*/true);
+      sums = torch::cat({of_dy, of_product}).to(torch::kDouble);
+    }
+    reducer->all_reduce(sums);
+    Tensor dx = torch::zeros_like(input);
+    if (!is_empty) {
+      const std::vector<Tensor> parts = sums.to(mean.scalar_type()).chunk(2);
+      dx = at::batch_norm_backward_elemt(dy, input, mean, inverse, weight, parts[0], parts[1],
+                                         count);
+    }
+    return {dx, of_weight, of_bias, {}, {}, {}, {}};
+  }
+};
+
+/// Returns Σx, Σx² and n of a participant's own images, in float64.
+Tensor own_statistics(const Tensor& input) {
+  const std::int64_t channels = input.size(1);
+  const double count = static_cast<double>(input.numel() / channels);
+  const auto f64 = input.options().dtype(torch::kDouble);
+  if (input.is_cuda() && input.numel() > 0) {
+    const auto [mean, inverse] = at::batch_norm_stats(input, kEps);
+    const Tensor m = mean.to(torch::kDouble);
+    const Tensor squares = inverse.to(torch::kDouble).pow(-2).sub_(kEps).addcmul_(m, m);
+    return torch::cat({m * count, squares * count, torch::full({1}, count, f64)});
+  }
+  const Tensor x = input.to(torch::kDouble);
+  return torch::cat({channel_sums(x), channel_sums(x * x), torch::full({1}, count, f64)});
+}
+
 }  // namespace
 
 BatchNormImpl::BatchNormImpl(std::int64_t channels) {
@@ -237,15 +298,14 @@ Tensor BatchNormImpl::forward(const Tensor& input) {
                            kEps, at::globalContext().userEnabledCuDNN());
 }
 
-Tensor BatchNormImpl::forward_reduced(const Tensor& input) {
+Tensor BatchNormImpl::forward_reduced(const Tensor& given) {
+  const Tensor input =
+      given.is_cuda() ? given.contiguous(given.suggest_memory_format()) : given;
   Tensor mean, inverse, count;
   {
     const torch::NoGradGuard no_grad;
     const std::int64_t channels = input.size(1);
-    const Tensor x = input.to(torch::kDouble);
-    const double own = static_cast<double>(input.size(0) * input.size(2) * input.size(3));
-    Tensor sums =
-        torch::cat({channel_sums(x), channel_sums(x * x), torch::full({1}, own, x.options())});
+    Tensor sums = own_statistics(input);
     reducer_->all_reduce(sums);
 
     count = sums.narrow(0, 2 * channels, 1);
@@ -259,7 +319,11 @@ Tensor BatchNormImpl::forward_reduced(const Tensor& input) {
     running_var.lerp_(unbiased.to(running_var.scalar_type()), kMomentum);
     if (counts_) num_batches_tracked.add_(1);
   }
-  return NormaliseTogether::apply(input, weight, bias, mean, inverse, count, reducer_);
+  if (!input.is_cuda())
+    return NormaliseTogether::apply(input, weight, bias, mean, inverse, count, reducer_);
+  const auto type = weight.scalar_type();
+  return NormaliseTogetherOnCuda::apply(input, weight, bias, mean.to(type), inverse.to(type),
+                                        count.to(torch::kInt), reducer_);
 }
 
 std::size_t set_statistics_reducer(torch::nn::Module& model,

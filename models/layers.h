@@ -73,7 +73,7 @@ void seed_dropout(torch::nn::Module& model, std::uint64_t seed);
 // on any device.
 //
 // Ioffe, Szegedy, "Batch normalization" (2015). LibTorch offers the synchronised form for CUDA
-// alone, in pieces; this one consists of ordinary tensor operations.
+// alone, in pieces, which are used there; elsewhere it consists of ordinary tensor operations.
 
 /// Sums over all replicas or ranks.
 class StatisticsReducer {

@@ -75,6 +75,7 @@ def device_tests():
                  "ReplicasFollowTheCpu", "ABatchThatDoesNotFitIsToldWithOneThatWould"):
         yield Run("test-" + name, ["{root}/torch_test", "--gtest_filter=CudaTraining." + name], 60, "text")
     yield Run("test-native", ["{root}/torch_test", "--gtest_filter=Shapes/NativeCuda.*"], 60, "text")
+    yield Run("test-batch-norm", ["{root}/torch_test", "--gtest_filter=BatchNorm/TogetherOnCuda.*"], 60, "text")
     for tool in ("memcheck", "racecheck"):
         yield Run("sanitizer-" + tool,
                   ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "{root}/torch_test",

@@ -42,6 +42,12 @@ MILLRACE_HOST_DEVICE Word normalized_element(const NormalizeGeometry& g, std::in
   return tables[channel * 256 + levels[from]];
 }
 
+/// Returns whether value `other` of a row keeps `mine` from being the first largest. False for NaN.
+MILLRACE_HOST_DEVICE inline bool is_beaten(const float* row, std::int64_t mine,
+                                           std::int64_t other) {
+  return other < mine ? row[other] >= row[mine] : other > mine && row[other] > row[mine];
+}
+
 /// Returns the output whose tap `tap` reads input `at`, along one axis; -1 if there is none.
 MILLRACE_HOST_DEVICE inline std::int64_t output_reading(std::int64_t at, std::int64_t tap,
                                                         std::int64_t stride, std::int64_t padding,

@@ -40,6 +40,11 @@ at::Tensor conv_relu_pool(const at::Tensor& input, const at::Tensor& weight, con
 /// channels_last or contiguous. Has no gradient.
 at::Tensor normalize(const at::Tensor& levels, const at::Tensor& tables, bool channels_last);
 
+/// Adds to `count`, one i64, the number of rows of f32 `logits` (N x classes) whose first largest
+/// value is at the row's label (N i64), in one launch on CUDA. Comparisons with NaN are false. A
+/// label that is no class is never correct. Throws c10::Error for other tensors.
+void count_correct(const at::Tensor& count, const at::Tensor& logits, const at::Tensor& labels);
+
 // Converts tensors to the kernels' views and shapes, for the ops of the CPU and of the CUDA module.
 
 /// Returns the geometry of the op's arguments. Throws UsageError for unsupported ones: other than 4
@@ -58,6 +63,10 @@ MILLRACE_PRIVATE_API PoolGeometry pool_geometry(const at::Tensor& input, at::Int
 MILLRACE_PRIVATE_API NormalizeGeometry normalize_geometry(const at::Tensor& levels,
                                                           const at::Tensor& tables,
                                                           bool channels_last);
+
+/// Throws c10::Error for arguments that count_correct() does not take.
+MILLRACE_PRIVATE_API void check_counted(const at::Tensor& count, const at::Tensor& logits,
+                                        const at::Tensor& labels);
 
 template <class T>
 View<const T> view_of(const at::Tensor& tensor) {

@@ -1,10 +1,19 @@
 // CUDA kernels of the native ops. One thread computes one element of images
 // (models/native/index.h). One block computes one element of weights: its threads' sums are added
-// in a tree of fixed shape. Without atomics, runs repeat bit for bit (contract Determinism).
+// in a tree of fixed shape. Only whole numbers are added by atomics, so that runs repeat bit for bit
+// (contract Determinism).
+//
+// A test compiles this file for the host, with a cuda_runtime_api.h of its own that runs a grid's
+// threads there and defines MILLRACE_LAUNCH (tests/torch/host_cuda).
 #include <algorithm>
 
 #include "models/native/index.h"
 #include "strategies/cuda/native_kernels.h"
+
+#if defined(__CUDACC__)
+#define MILLRACE_LAUNCH(kernel, blocks, threads, stream, ...) \
+  kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__)
+#endif
 
 namespace millrace::train::native {
 namespace {
@@ -27,7 +36,7 @@ __device__ T block_sum(T value) {
   __shared__ T shares[kThreads];
   shares[threadIdx.x] = value;
   __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) shares[threadIdx.x] += shares[threadIdx.x + half];
     __syncthreads();
   }
@@ -85,6 +94,19 @@ __global__ void max_pool_gradient_kernel(PoolGeometry g, std::int64_t count, con
     input[i] = pool_input_gradient(g, i, gradient, winners);
 }
 
+/// One block decides about a row at a time.
+__global__ void count_correct_kernel(std::int64_t rows, std::int64_t classes, const float* logits,
+                                     const std::int64_t* labels, unsigned long long* count) {
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const std::int64_t label = labels[row];
+    int beaten = label < 0 || label >= classes;
+    if (!beaten)
+      for (std::int64_t i = threadIdx.x; i < classes; i += blockDim.x)
+        beaten |= is_beaten(logits + row * classes, label, i);
+    if (!__syncthreads_or(beaten) && threadIdx.x == 0) atomicAdd(count, 1ull);
+  }
+}
+
 template <class Word>
 __global__ void normalize_kernel(NormalizeGeometry g, std::int64_t count,
                                  const std::uint8_t* levels, const Word* tables, Word* images) {
@@ -99,7 +121,7 @@ cudaError_t launch_conv(const ConvGeometry& g, const T* input, const T* weight, 
                         T* output, cudaStream_t stream) {
   const std::int64_t count = g.batch * g.out * g.output.h * g.output.w;
   if (count == 0) return cudaSuccess;
-  conv_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, input, weight, bias, output);
+  MILLRACE_LAUNCH(conv_kernel, blocks_for(count), kThreads, stream, g, count, input, weight, bias, output);
   return cudaGetLastError();
 }
 
@@ -108,7 +130,7 @@ cudaError_t launch_conv_input_gradient(const ConvGeometry& g, const T* gradient,
                                        T* input, cudaStream_t stream) {
   const std::int64_t count = g.batch * g.in * g.input.h * g.input.w;
   if (count == 0) return cudaSuccess;
-  conv_input_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, gradient, weight, input);
+  MILLRACE_LAUNCH(conv_input_kernel, blocks_for(count), kThreads, stream, g, count, gradient, weight, input);
   return cudaGetLastError();
 }
 
@@ -116,7 +138,7 @@ template <class T>
 cudaError_t launch_conv_weight_gradient(const ConvGeometry& g, const T* input, const T* gradient,
                                         T* weight, cudaStream_t stream) {
   const std::int64_t count = g.weights();
-  conv_weight_kernel<<<static_cast<int>(std::min(count, kMaxBlocks)), kThreads, 0, stream>>>(
+  MILLRACE_LAUNCH(conv_weight_kernel, static_cast<int>(std::min(count, kMaxBlocks)), kThreads, stream, 
       g, count, input, gradient, weight);
   return cudaGetLastError();
 }
@@ -124,7 +146,7 @@ cudaError_t launch_conv_weight_gradient(const ConvGeometry& g, const T* input, c
 template <class T>
 cudaError_t launch_conv_bias_gradient(const ConvGeometry& g, const T* gradient, T* bias,
                                       cudaStream_t stream) {
-  conv_bias_kernel<<<static_cast<int>(std::min(g.out, kMaxBlocks)), kThreads, 0, stream>>>(
+  MILLRACE_LAUNCH(conv_bias_kernel, static_cast<int>(std::min(g.out, kMaxBlocks)), kThreads, stream, 
       g, gradient, bias);
   return cudaGetLastError();
 }
@@ -134,7 +156,7 @@ cudaError_t launch_max_pool(const PoolGeometry& g, const T* input, T* output, st
                             cudaStream_t stream) {
   const std::int64_t count = g.batch * g.channels * g.output.h * g.output.w;
   if (count == 0) return cudaSuccess;
-  max_pool_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, input, output, winners);
+  MILLRACE_LAUNCH(max_pool_kernel, blocks_for(count), kThreads, stream, g, count, input, output, winners);
   return cudaGetLastError();
 }
 
@@ -143,7 +165,7 @@ cudaError_t launch_max_pool_gradient(const PoolGeometry& g, const T* gradient,
                                      const std::int32_t* winners, T* input, cudaStream_t stream) {
   const std::int64_t count = g.batch * g.channels * g.input.h * g.input.w;
   if (count == 0) return cudaSuccess;
-  max_pool_gradient_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, gradient, winners,
+  MILLRACE_LAUNCH(max_pool_gradient_kernel, blocks_for(count), kThreads, stream, g, count, gradient, winners,
                                                                        input);
   return cudaGetLastError();
 }
@@ -153,7 +175,20 @@ cudaError_t launch_normalize(const NormalizeGeometry& g, const std::uint8_t* lev
                              const Word* tables, Word* images, cudaStream_t stream) {
   const std::int64_t count = g.elements();
   if (count == 0) return cudaSuccess;
-  normalize_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, levels, tables, images);
+  MILLRACE_LAUNCH(normalize_kernel, blocks_for(count), kThreads, stream, g, count, levels, tables, images);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_count_correct(std::int64_t rows, std::int64_t classes, const float* logits,
+                                 const std::int64_t* labels, std::int64_t* count,
+                                 cudaStream_t stream) {
+  static_assert(sizeof(unsigned long long) == sizeof(std::int64_t));  // what atomicAdd() takes
+  if (rows == 0) return cudaSuccess;
+  constexpr std::int64_t kWarp = 32;
+  const int threads = classes > kWarp ? kThreads : kWarp;
+  MILLRACE_LAUNCH(count_correct_kernel, static_cast<int>(std::min(rows, kMaxBlocks)), threads,
+                  stream, rows, classes, logits, labels,
+                  reinterpret_cast<unsigned long long*>(count));
   return cudaGetLastError();
 }
 

@@ -35,4 +35,10 @@ template <class Word>
 cudaError_t launch_normalize(const NormalizeGeometry& geometry, const std::uint8_t* levels,
                              const Word* tables, Word* images, cudaStream_t stream);
 
+/// Adds to `count` the rows of `logits` (rows x classes) whose first largest value is at the row's
+/// label.
+cudaError_t launch_count_correct(std::int64_t rows, std::int64_t classes, const float* logits,
+                                 const std::int64_t* labels, std::int64_t* count,
+                                 cudaStream_t stream);
+
 }  // namespace millrace::train::native

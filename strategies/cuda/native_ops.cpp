@@ -132,12 +132,24 @@ Tensor normalize_cuda(const Tensor& levels, const Tensor& tables, bool channels_
   return images;
 }
 
+void count_correct_cuda(const Tensor& count, const Tensor& logits, const Tensor& labels) {
+  check_counted(count, logits, labels);
+  const Tensor rows = logits.contiguous();
+  const Tensor indexes = labels.contiguous();
+  const c10::cuda::CUDAGuard guard(logits.device());
+  C10_CUDA_CHECK(launch_count_correct(rows.size(0), rows.size(1), rows.const_data_ptr<float>(),
+                                      indexes.const_data_ptr<std::int64_t>(),
+                                      count.mutable_data_ptr<std::int64_t>(),
+                                      c10::cuda::getCurrentCUDAStream()));
+}
+
 TORCH_LIBRARY_IMPL(millrace, CUDA, library) {
   library.impl("conv2d", conv2d_cuda);
   library.impl("conv2d_backward", conv2d_backward_cuda);
   library.impl("max_pool2d", max_pool2d_cuda);
   library.impl("max_pool2d_backward", max_pool2d_backward_cuda);
   library.impl("normalize", normalize_cuda);
+  library.impl("count_correct", count_correct_cuda);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ class Store;
 
 namespace millrace::train {
 class DeviceGraph;
-class DeviceSum;
+class DeviceGroup;
 }  // namespace millrace::train
 
 extern "C" {
@@ -36,9 +36,9 @@ MILLRACE_PRIVATE_API void* millrace_cuda_pin(std::size_t size, int device);
 MILLRACE_PRIVATE_API void millrace_cuda_unpin(void* memory, int device);
 /// Returns an uncaptured graph, owned by the caller.
 MILLRACE_PRIVATE_API millrace::train::DeviceGraph* millrace_cuda_new_graph(int device);
-/// Returns NCCL sums over the first `devices` devices, owned by the caller. If that fails, returns
+/// Returns NCCL's group of the first `devices` devices, owned by the caller. If that fails, returns
 /// null and writes the reason to `reason` (cut to `capacity`).
-MILLRACE_PRIVATE_API millrace::train::DeviceSum* millrace_cuda_new_sum(int devices, char* reason,
+MILLRACE_PRIVATE_API millrace::train::DeviceGroup* millrace_cuda_new_group(int devices, char* reason,
                                                                        std::size_t capacity);
 /// Adds NCCL for tensors on this device to `group`, whose ranks meet through `store`. If that
 /// fails, writes the reason to `reason` (cut to `capacity`); otherwise leaves it unchanged. Missing

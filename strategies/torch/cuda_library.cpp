@@ -102,15 +102,15 @@ std::unique_ptr<DeviceGraph> CudaLibrary::make_graph() const {
       symbol<decltype(millrace_cuda_new_graph)>(library_, "millrace_cuda_new_graph")(index_));
 }
 
-std::unique_ptr<DeviceSum> CudaLibrary::make_sum(int devices) const {
+std::unique_ptr<DeviceGroup> CudaLibrary::make_group(int devices) const {
   std::array<char, 256> reason{};
-  std::unique_ptr<DeviceSum> sum(symbol<decltype(millrace_cuda_new_sum)>(
-      library_, "millrace_cuda_new_sum")(devices, reason.data(), reason.size()));
-  if (sum == nullptr)
+  std::unique_ptr<DeviceGroup> group(symbol<decltype(millrace_cuda_new_group)>(
+      library_, "millrace_cuda_new_group")(devices, reason.data(), reason.size()));
+  if (group == nullptr)
     throw DeviceError(std::string("train.strategy=data_parallel over NCCL: ") + reason.data(),
                       "NCCL_DEBUG=INFO in the environment makes it say more; train.strategy=single "
                       "needs none");
-  return sum;
+  return group;
 }
 
 void CudaLibrary::add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const {

@@ -1,5 +1,5 @@
 // Access to CUDA: loads libmillrace_cuda.so, or says in one line what is missing, and declares the
-// graphs and sums that it makes.
+// graphs and groups of devices that it makes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,15 +41,17 @@ class DeviceGraph {
   virtual std::unique_ptr<DeviceGraph> sibling() = 0;
 };
 
-/// Interface of sums over the devices of one process.
-class DeviceSum {
+/// Interface of exchanges between the devices of one process. Each device does its part after its
+/// earlier work.
+class DeviceGroup {
  public:
-  virtual ~DeviceSum() = default;
+  virtual ~DeviceGroup() = default;
   /// Replaces the first of `vectors` by the sum of all. They are contiguous, of one length and
   /// type, and lie on one device each. The order of additions is fixed for a given length. The
-  /// contents of the other vectors are then undefined. Each device does its part after its earlier
-  /// work.
+  /// contents of the other vectors are then undefined.
   virtual void sum(std::vector<at::Tensor>& vectors) = 0;
+  /// Copies the first of such vectors to all others.
+  virtual void broadcast(std::vector<at::Tensor>& vectors) = 0;
 };
 
 class CudaLibrary {
@@ -74,8 +76,8 @@ class CudaLibrary {
   std::shared_ptr<pipeline::SlotMemory> pinned_memory() const;
   /// Returns an uncaptured graph of the device's work.
   std::unique_ptr<DeviceGraph> make_graph() const;
-  /// Returns NCCL sums over the first `devices` devices. Throws DeviceError.
-  std::unique_ptr<DeviceSum> make_sum(int devices) const;
+  /// Returns NCCL's group of the first `devices` devices. Throws DeviceError.
+  std::unique_ptr<DeviceGroup> make_group(int devices) const;
   /// Adds NCCL for the device's tensors to a process group. Throws DeviceError.
   void add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const;
 

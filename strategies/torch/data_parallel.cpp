@@ -21,32 +21,72 @@ std::int64_t bytes_of(const torch::Tensor& tensor) {
   return static_cast<std::int64_t>(tensor.nbytes());
 }
 
+/// Calls `work` with the begin and the end of each run of tensors that have at most so many bytes
+/// together, unless one alone has more.
+template <class Work>
+void for_each_bucket(const std::vector<torch::Tensor>& tensors, std::int64_t bytes,
+                     const Work& work) {
+  for (std::size_t begin = 0; begin < tensors.size();) {
+    std::size_t end = begin + 1;
+    std::int64_t taken = bytes_of(tensors[begin]);
+    while (end < tensors.size() && taken + bytes_of(tensors[end]) <= bytes)
+      taken += bytes_of(tensors[end++]);
+    work(begin, end);
+    begin = end;
+  }
+}
+
+std::vector<torch::Tensor> in_memory(const std::vector<torch::Tensor>& tensors, std::size_t begin,
+                                     std::size_t end) {
+  std::vector<torch::Tensor> parts;
+  for (std::size_t i = begin; i < end; ++i) parts.push_back(in_memory(tensors[i]));
+  return parts;
+}
+
+/// Copies one vector to the tensors that it consists of.
+void unpack(std::vector<torch::Tensor>& parts, const torch::Tensor& vector) {
+  std::vector<std::int64_t> lengths;
+  for (const torch::Tensor& part : parts) lengths.push_back(part.numel());
+  at::_foreach_copy_(parts, vector.split_with_sizes(lengths));
+}
+
 }  // namespace
 
-void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceSum& sum,
+void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceGroup& group,
                    std::int64_t bytes) {
   const torch::NoGradGuard no_grad;
-  const std::vector<torch::Tensor>& sizes = gradients.front();
-  for (std::size_t begin = 0; begin < sizes.size();) {
-    std::size_t end = begin + 1;
-    std::int64_t taken = bytes_of(sizes[begin]);
-    while (end < sizes.size() && taken + bytes_of(sizes[end]) <= bytes)
-      taken += bytes_of(sizes[end++]);
-
+  for_each_bucket(gradients.front(), bytes, [&](std::size_t begin, std::size_t end) {
     std::vector<torch::Tensor> vectors, firsts;
     for (const std::vector<torch::Tensor>& own : gradients) {
-      std::vector<torch::Tensor> parts;
-      for (std::size_t i = begin; i < end; ++i) parts.push_back(in_memory(own[i]));
+      std::vector<torch::Tensor> parts = in_memory(own, begin, end);
       vectors.push_back(parts.size() == 1 ? parts[0] : torch::cat(parts));
       if (firsts.empty()) firsts = std::move(parts);
     }
-    sum.sum(vectors);
-    begin = end;
-    if (firsts.size() == 1) continue;  // summed in place
-    std::vector<std::int64_t> lengths;
-    for (const torch::Tensor& part : firsts) lengths.push_back(part.numel());
-    at::_foreach_copy_(firsts, vectors.front().split_with_sizes(lengths));
-  }
+    group.sum(vectors);
+    if (firsts.size() > 1) unpack(firsts, vectors.front());  // one alone is summed in place
+  });
+}
+
+void send_weights(const std::vector<std::vector<torch::Tensor>>& weights, DeviceGroup& group,
+                  std::int64_t bytes) {
+  const torch::NoGradGuard no_grad;
+  for_each_bucket(weights.front(), bytes, [&](std::size_t begin, std::size_t end) {
+    std::vector<torch::Tensor> vectors;
+    std::vector<std::vector<torch::Tensor>> parts;
+    for (const std::vector<torch::Tensor>& own : weights) {
+      parts.push_back(in_memory(own, begin, end));
+      const std::vector<torch::Tensor>& mine = parts.back();
+      if (mine.size() == 1)
+        vectors.push_back(mine[0]);
+      else if (vectors.empty())
+        vectors.push_back(torch::cat(mine));
+      else
+        vectors.push_back(torch::empty(vectors.front().sizes(), mine[0].options()));
+    }
+    group.broadcast(vectors);
+    for (std::size_t i = 1; i < parts.size(); ++i)
+      if (parts[i].size() > 1) unpack(parts[i], vectors[i]);
+  });
 }
 
 // Runs replicas on threads, scatters batches and adds gradients.
@@ -97,13 +137,14 @@ class DataParallel::Statistics final : public StatisticsReducer {
 };
 
 DataParallel::DataParallel(const StrategyOptions& options, bool separate,
-                           std::unique_ptr<DeviceSum> sum)
+                           std::unique_ptr<DeviceGroup> group)
     : TorchStrategy(checked(options)),
       separate_(separate || !torch_device().is_cpu()),
       threads_(options.replicas),
       given_(static_cast<std::size_t>(options.replicas)),
-      sum_(std::move(sum)) {
-  if (sum_ == nullptr && cuda() && options.replicas > 1) sum_ = cuda()->make_sum(options.replicas);
+      group_(std::move(group)) {
+  if (group_ == nullptr && cuda() && options.replicas > 1)
+    group_ = cuda()->make_group(options.replicas);
   const auto parameters = model().parameters();
   for (int replica = 1; replica < options.replicas; ++replica) {
     torch::Device device = torch_device();
@@ -142,10 +183,11 @@ std::string DataParallel::device() const {
 }
 
 void DataParallel::send_weights() {
+  std::vector<std::vector<torch::Tensor>> weights{model().parameters()};
+  for (const Replica& other : others_) weights.push_back(other.model->parameters());
+  if (group_ != nullptr) return train::send_weights(weights, *group_);
   const torch::NoGradGuard no_grad;
-  const auto weights = model().parameters();
-  for (const Replica& other : others_)
-    at::_foreach_copy_(other.model->parameters(), weights, /*non_blocking=*/true);
+  for (std::size_t i = 1; i < weights.size(); ++i) at::_foreach_copy_(weights[i], weights[0]);
 }
 
 std::vector<Samples> DataParallel::scatter(Batch& batch) {
@@ -180,8 +222,8 @@ void DataParallel::add_gradients() {
   std::vector<std::vector<torch::Tensor>> all;
   for (int replica = 0; replica < threads_.count(); ++replica)
     all.push_back(gradients_of(replica_of(replica)));
-  if (sum_ != nullptr)
-    sum_gradients(all, *sum_);
+  if (group_ != nullptr)
+    sum_gradients(all, *group_);
   else
     for (std::size_t i = 1; i < all.size(); ++i) at::_foreach_add_(all[0], all[i]);
   for (const Replica& other : others_)

@@ -14,14 +14,18 @@
 
 namespace millrace::train {
 
-/// Bytes per sum, unless one gradient alone is larger. c10d's Reducer uses this size too.
-inline constexpr std::int64_t kSumBytes = std::int64_t{25} << 20;
+/// Bytes per exchange, unless one tensor alone is larger. c10d's Reducer uses this size too.
+inline constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
 
 /// Adds all replicas' gradients to those of the first. `gradients[r]` lies on replica r's device,
 /// in the order of the parameters, dense and with the same layout on all devices. The contents of
 /// the others are then undefined.
-void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceSum& sum,
-                   std::int64_t bytes = kSumBytes);
+void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceGroup& group,
+                   std::int64_t bytes = kBucketBytes);
+/// Copies the first replica's weights to all others': two launches a bucket and device, where copies
+/// of single tensors would be one each.
+void send_weights(const std::vector<std::vector<torch::Tensor>>& weights, DeviceGroup& group,
+                  std::int64_t bytes = kBucketBytes);
 
 // Data parallel strategy in one process: replicas of the model, one thread each, share every batch.
 // Replicas live as long as the strategy; PyTorch's DataParallel makes new ones at each step.
@@ -35,9 +39,9 @@ void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, Dev
 class DataParallel final : public TorchStrategy {
  public:
   /// Throws DeviceError for fewer devices than replicas. For tests: `separate` gives replicas on
-  /// the CPU their own parameters, as on devices; `sum` replaces NCCL.
+  /// the CPU their own parameters, as on devices; `group` replaces NCCL.
   explicit DataParallel(const StrategyOptions& options, bool separate = false,
-                        std::unique_ptr<DeviceSum> sum = nullptr);
+                        std::unique_ptr<DeviceGroup> group = nullptr);
 
   ~DataParallel() override;
 
@@ -72,7 +76,7 @@ class DataParallel final : public TorchStrategy {
   std::vector<Replica> others_;  ///< replicas from the second on
   ReplicaThreads threads_;
   std::vector<std::uint64_t> given_;                 ///< samples by replica
-  std::unique_ptr<DeviceSum> sum_;                   ///< null on the CPU
+  std::unique_ptr<DeviceGroup> group_;                 ///< null on the CPU
   std::shared_ptr<ReplicaBarrier> replica_barrier_;  ///< only with sync_batchnorm
 };
 

@@ -334,6 +334,7 @@ FinishedStep StepMarks::read(DeviceStreams& streams, std::uint64_t step) {
   const base::Clock::Ticks update =
       placed(Place::step) ? streams.time_of(at(Place::step)) : backward;
   finished.end = streams.time_of(at(Place::end));
+  if (is_one_graph_) finished.parts = DeviceParts{.graph = finished.end - finished.begin};
   if (!placed(Place::step)) return finished;
   DeviceParts parts;
   if (placed(Place::backward)) {
@@ -351,6 +352,7 @@ StepMarks& MarkRing::next() {
   StepMarks& marks = steps_[at_];
   at_ = (at_ + 1) % steps_.size();
   marks.placed_ = {};
+  marks.is_one_graph_ = false;
   return marks;
 }
 
@@ -418,6 +420,7 @@ void require_determinism() {
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setBenchmarkCuDNN(false);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);  // nothing reads such memory
 }
 
 void allow_tf32(const std::string& what) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/native/ops.h"
 #include "strategies/torch/torch_strategy.h"
 
 namespace millrace::train {
@@ -14,16 +15,6 @@ void for_each_count(Sums& sum, const Visit& visit) {
   for (auto& count : sum.correct) visit(count);
   for (auto& row : sum.confusion)
     for (auto& count : row) visit(count);
-}
-
-/// Returns whether `label` is the index of the row's first largest value. Has no branch per value.
-bool is_first_largest(const float* row, std::int64_t label, std::int64_t classes) {
-  const float mine = row[label];
-  std::int64_t before = 0;
-  for (std::int64_t i = 0; i < label; ++i) before += row[i] >= mine;
-  std::int64_t after = 0;
-  for (std::int64_t i = label + 1; i < classes; ++i) after += row[i] > mine;
-  return before + after == 0;
 }
 
 }  // namespace
@@ -83,31 +74,16 @@ Evaluation from_tensor(const torch::Tensor& values, int classes) {
   return sum;
 }
 
-CorrectCounter::CorrectCounter(torch::Device device) {
-  if (!device.is_cpu())
-    on_device_ = torch::zeros({}, torch::TensorOptions(device).dtype(torch::kLong));
-}
+CorrectCounter::CorrectCounter(torch::Device device)
+    : count_(torch::zeros({1}, torch::TensorOptions(device).dtype(torch::kLong))) {}
 
 void CorrectCounter::add(const torch::Tensor& logits, const torch::Tensor& targets) {
-  if (targets.scalar_type() != torch::kLong) return;
-  const torch::NoGradGuard no_grad;
-  if (on_device_.defined()) {
-    on_device_.add_(logits.argmax(1).eq(targets).sum());
-    return;
-  }
-  const torch::Tensor rows = logits.contiguous();
-  const torch::Tensor labels = targets.contiguous();
-  const float* row = rows.const_data_ptr<float>();
-  const std::int64_t* label = labels.const_data_ptr<std::int64_t>();
-  const std::int64_t classes = rows.size(1);
-  for (std::int64_t i = 0; i < rows.size(0); ++i, row += classes)
-    on_host_ += is_first_largest(row, label[i], classes);
+  if (targets.scalar_type() == torch::kLong) native::count_correct(count_, logits, targets);
 }
 
 std::uint64_t CorrectCounter::take() {
-  if (!on_device_.defined()) return std::exchange(on_host_, 0);
-  const auto count = static_cast<std::uint64_t>(on_device_.item<std::int64_t>());
-  on_device_.zero_();
+  const auto count = static_cast<std::uint64_t>(count_.item<std::int64_t>());
+  count_.zero_();
   return count;
 }
 

@@ -114,7 +114,7 @@ class Adam final : public Optimizer {
     else
       apply([](auto&&... all) { at::_fused_adam_(all...); });
     if (!found_inf.defined()) return;
-    for (torch::Tensor& steps : steps_) steps.sub_(found_inf);  // uncounts a skipped step
+    at::_foreach_add_(steps_, found_inf, /*alpha=*/-1);  // uncounts a skipped step
   }
 
   NamedTensors state() override {
@@ -197,14 +197,25 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_enabled(device_, before_);
 }
 
-GradScaler::GradScaler(bool enabled, torch::Device device) {
+GradScaler::GradScaler(bool enabled, const std::vector<torch::Device>& devices) {
+  const auto scalar = [](torch::Device device) {
+    return torch::TensorOptions(device).dtype(torch::kFloat32);
+  };
+  for (const torch::Device device : devices) ones_.push_back(torch::ones({}, scalar(device)));
   if (!enabled) return;
-  scale_ = torch::full({}, 65536.f, torch::TensorOptions(device).dtype(torch::kFloat32));
-  growth_ = torch::zeros({}, torch::TensorOptions(device).dtype(torch::kInt32));
+  scale_ = torch::full({}, 65536.f, scalar(devices.front()));
+  growth_ = torch::zeros({}, scalar(devices.front()).dtype(torch::kInt32));
 }
 
-torch::Tensor GradScaler::scaled(const torch::Tensor& loss) const {
-  return scale_.defined() ? loss * scale_.to(loss.device()) : loss;
+torch::Tensor GradScaler::begin_of_backward(const torch::Tensor& loss, double weight) const {
+  if (scale_.defined()) {
+    const torch::Tensor scale = scale_.to(loss.device());
+    return weight == 1 ? scale : scale * weight;
+  }
+  if (weight == 1)
+    for (const torch::Tensor& one : ones_)
+      if (one.device() == loss.device()) return one;
+  return torch::full_like(loss, weight);
 }
 
 torch::Tensor GradScaler::unscale(const std::vector<torch::Tensor>& gradients) {

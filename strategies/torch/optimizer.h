@@ -108,10 +108,14 @@ class Autocast {
 /// gradients that are not finite (and skips that step), doubles after 2000 good steps.
 class GradScaler {
  public:
-  /// Does nothing unless `enabled` (f16 only).
-  GradScaler(bool enabled, torch::Device device);
+  /// Scales only if `enabled` (f16 only). `devices`: those of the replicas; the scale lies on the
+  /// first.
+  GradScaler(bool enabled, const std::vector<torch::Device>& devices);
 
-  torch::Tensor scaled(const torch::Tensor& loss) const;
+  /// Returns what to begin the backward pass of `loss` with, so that gradients are those of
+  /// `weight` times the loss, and scaled. The loss itself needs no node for either, and a weight of
+  /// 1 no fill. The tensor is not to be written to.
+  torch::Tensor begin_of_backward(const torch::Tensor& loss, double weight) const;
   /// Divides the gradients by the scale. Returns a tensor that says whether a gradient was not
   /// finite; undefined if the scaler is off.
   torch::Tensor unscale(const std::vector<torch::Tensor>& gradients);
@@ -120,7 +124,8 @@ class GradScaler {
   NamedTensors state();
 
  private:
-  torch::Tensor scale_, growth_;  ///< undefined if the scaler is off
+  std::vector<torch::Tensor> ones_;  ///< by device; graphs read them
+  torch::Tensor scale_, growth_;     ///< undefined if the scaler is off
 };
 
 }  // namespace millrace::train

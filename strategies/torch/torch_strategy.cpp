@@ -81,6 +81,15 @@ const StrategyOptions& checked(const StrategyOptions& options) {
   return options;
 }
 
+/// Returns the devices of the replicas, from `first` on.
+std::vector<torch::Device> devices_of(const StrategyOptions& options, torch::Device first) {
+  std::vector<torch::Device> all{first};
+  if (options.strategy == "data_parallel" && !first.is_cpu())
+    for (int replica = 1; replica < options.replicas; ++replica)
+      all.emplace_back(first.type(), static_cast<c10::DeviceIndex>(replica));
+  return all;
+}
+
 }  // namespace
 
 TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams)
@@ -103,7 +112,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
       normalization_(options_, device_),
       parameters_(model_->parameters()),
       optimizer_(make_optimizer(options_, trainable(*model_))),
-      scaler_(options_.amp == "f16", device_),
+      scaler_(options_.amp == "f16", devices_of(options_, device_)),
       ema_(*model_, options_.ema),
       train_loss_(torch::zeros({2}, torch::kDouble)),
       counters_(1, CorrectCounter(device_)),
@@ -227,8 +236,8 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
     if (marks_ != nullptr && options_.device_parts)
       marks_->place(*streams_, StepMarks::Place::backward);
   }
-  const torch::Tensor weighted = mean ? loss : loss * (1 / static_cast<double>(window_samples));
-  scaler_.scaled(weighted).backward();
+  loss.backward(
+      scaler_.begin_of_backward(loss, mean ? 1 : 1 / static_cast<double>(window_samples)));
   return loss.detach();
 }
 
@@ -301,8 +310,12 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, measure::Span
 
   const bool labelled = batch.classes() == 0;  // otherwise an op mixed the labels
   const Loss loss = gradients(batch, place, spans);
-  if (marks_ != nullptr && options_.device_parts && loss.value.defined())
-    marks_->place(*streams_, StepMarks::Place::step);
+  if (marks_ != nullptr && options_.device_parts && loss.value.defined()) {
+    if (loss.updated)
+      marks_->be_one_graph();
+    else
+      marks_->place(*streams_, StepMarks::Place::step);
+  }
   batch.release();
   if (labelled) counted_ += loss.samples;
   Totals totals{.samples = static_cast<double>(loss.samples),

@@ -38,8 +38,8 @@ void add(Evaluation& sum, const torch::Tensor& logits, const torch::Tensor& labe
 torch::Tensor to_tensor(const Evaluation& sum);
 Evaluation from_tensor(const torch::Tensor& values, int classes);
 
-/// Counts a replica's correct answers where its logits are: on the CPU in place, otherwise by
-/// kernels behind the forward pass, which a CUDA graph may capture.
+/// Counts a replica's correct answers where its logits are, on CUDA by a kernel behind the forward
+/// pass, which a graph may capture.
 class CorrectCounter {
  public:
   explicit CorrectCounter(torch::Device device);
@@ -51,8 +51,7 @@ class CorrectCounter {
   std::uint64_t take();
 
  private:
-  std::uint64_t on_host_ = 0;
-  torch::Tensor on_device_;  ///< i64; undefined on the CPU
+  torch::Tensor count_;  ///< one i64
 };
 
 /// Base of all strategies with a model: owns the model, the optimizer and everything around the

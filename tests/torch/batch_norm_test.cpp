@@ -9,6 +9,7 @@
 #include "millrace/error.h"
 #include "models/layers.h"
 #include "models/registry.h"
+#include "tests/torch/needs_device.h"
 
 namespace millrace::train {
 namespace {
@@ -140,6 +141,84 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{torch::kDouble, {4, 4}, 1e-10}, Case{torch::kDouble, {2, 6}, 1e-10},
                       Case{torch::kDouble, {8, 0}, 1e-10}),
     ::testing::PrintToStringParamName());
+
+/// Stands for all participants in one thread, because a device's backward passes share one of
+/// LibTorch's: adds up what they give, and hands out sums that an earlier run has added up.
+class EarlierSums : public StatisticsReducer {
+ public:
+  explicit EarlierSums(std::vector<Tensor> known) : known_(std::move(known)) {}
+  void all_reduce(Tensor& sums) override {
+    if (at_ == added_.size()) added_.push_back(torch::zeros_like(sums));
+    added_[at_] += sums;
+    if (at_ < known_.size()) sums.copy_(known_[at_]);
+    ++at_;
+  }
+  void next_participant() { at_ = 0; }
+  const std::vector<Tensor>& added() const { return added_; }
+
+ private:
+  std::vector<Tensor> known_, added_;
+  std::size_t at_ = 0;
+};
+
+class TogetherOnCuda : public ::testing::TestWithParam<std::vector<std::int64_t>> {
+ protected:
+  void SetUp() override {
+    test::load_device_or_skip("SYNCHRONISED BATCH NORM IS NOT TESTED ON CUDA HERE");
+  }
+};
+
+TEST_P(TogetherOnCuda, AgreesWithOneBatchNormOverAllSamples) {
+  for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
+    torch::manual_seed(1);
+    const Tensor images = (torch::randn({8, 5, 4, 3}) * 3 + 2).contiguous(format);
+    const Tensor upstream = torch::randn({8, 5, 4, 3});
+    torch::nn::BatchNorm2d whole(5);
+    Tensor whole_input = images.clone().requires_grad_();
+    const Tensor wanted = whole(whole_input);
+    wanted.backward(upstream);
+
+    const std::vector<Tensor> parts = images.split_with_sizes(GetParam());
+    const std::vector<Tensor> deltas = upstream.split_with_sizes(GetParam());
+    std::vector<Tensor> known, outputs, gradients;
+    Tensor of_weight, of_bias, mean, variance;
+    for (int run = 0; run < 3; ++run) {  // learns the sums forward, then those backward
+      const auto sums = std::make_shared<EarlierSums>(known);
+      outputs.clear();
+      gradients.clear();
+      of_weight = of_bias = torch::zeros({5});
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        BatchNorm norm(5);
+        norm->to(torch::kCUDA);
+        norm->set_reducer(sums);
+        sums->next_participant();
+        Tensor input = parts[i].to(torch::kCUDA).requires_grad_();
+        const Tensor output = norm(input);
+        output.backward(deltas[i].to(torch::kCUDA));
+        outputs.push_back(output.detach().cpu());
+        gradients.push_back(input.grad().cpu());
+        of_weight = of_weight + norm->weight.grad().cpu();
+        of_bias = of_bias + norm->bias.grad().cpu();
+        mean = norm->running_mean.cpu();
+        variance = norm->running_var.cpu();
+      }
+      ASSERT_EQ(sums->added().size(), 2u) << "one sum forward and one backward";
+      known.assign(sums->added().begin(), sums->added().begin() + std::min(run + 1, 2));
+    }
+    EXPECT_LE(distance(torch::cat(outputs), wanted), 1e-5);
+    EXPECT_LE(distance(torch::cat(gradients), whole_input.grad()), 1e-5);
+    EXPECT_LE(distance(of_weight, whole->weight.grad()), 1e-4);
+    EXPECT_LE(distance(of_bias, whole->bias.grad()), 1e-4);
+    EXPECT_LE(distance(mean, whole->running_mean), 1e-5);
+    EXPECT_LE(distance(variance, whole->running_var), 1e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(BatchNorm, TogetherOnCuda,
+                         ::testing::Values(std::vector<std::int64_t>{8},
+                                           std::vector<std::int64_t>{2, 6},
+                                           std::vector<std::int64_t>{0, 3, 5}),
+                         [](const auto& split) { return std::to_string(split.index); });
 
 TEST(BatchNorm, AloneItIsLibTorchsBitForBit) {
   torch::manual_seed(2);

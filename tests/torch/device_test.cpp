@@ -38,6 +38,7 @@ TEST(Device, DeterminismReachesEverySwitch) {
   EXPECT_TRUE(context.deterministicCuDNN());
   EXPECT_TRUE(context.deterministicAlgorithms());
   EXPECT_FALSE(context.deterministicAlgorithmsWarnOnly());
+  EXPECT_FALSE(context.deterministicFillUninitializedMemory());
   EXPECT_FALSE(context.benchmarkCuDNN());
   EXPECT_STREQ(std::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
   at::globalContext().setDeterministicAlgorithms(false, false);

@@ -70,6 +70,20 @@ TEST_P(NativeCuda, NormalisesToTheCpusBits) {
       }
 }
 
+TEST_P(NativeCuda, CountsTheCpusCorrectAnswers) {
+  torch::manual_seed(7);
+  const std::int64_t rows = GetParam().batch * GetParam().image[0];
+  for (const std::int64_t classes : {2, 10, 1000}) {
+    const Tensor logits = torch::randint(-3, 4, {rows, classes}).to(torch::kFloat);
+    const Tensor labels = rows == 0 ? torch::zeros({0}, torch::kLong) : logits.argmax(1) / 2 * 2;
+    Tensor host = torch::full({1}, 5, torch::kLong);
+    Tensor device = host.to(torch::kCUDA);
+    native::count_correct(host, logits, labels);
+    native::count_correct(device, logits.to(torch::kCUDA), labels.to(torch::kCUDA));
+    EXPECT_EQ(device.item<std::int64_t>(), host.item<std::int64_t>()) << classes;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, NativeCuda, ::testing::ValuesIn(conv_cases()),
                          [](const auto& shape) { return std::to_string(shape.index); });
 

@@ -53,7 +53,7 @@ Outcome train_single(TrainingRun run) {
 }
 
 Outcome train_replicas(TrainingRun run, int replicas, bool separate = false,
-                       std::unique_ptr<DeviceSum> sum = nullptr) {
+                       std::unique_ptr<DeviceGroup> sum = nullptr) {
   run.strategy.strategy = "data_parallel";
   run.strategy.replicas = replicas;
   DataParallel parallel(run.strategy, separate, std::move(sum));
@@ -275,9 +275,9 @@ TEST(Ddp, NoCheckpointBeforeEveryRankHasComeToIt) {
 }
 
 /// Replaces NCCL on the CPU: adds in the order of the replicas, like the strategy without devices.
-class FakeSum final : public DeviceSum {
+class FakeGroup final : public DeviceGroup {
  public:
-  explicit FakeSum(int& calls) : calls_(calls) {}
+  explicit FakeGroup(int& calls) : calls_(calls) {}
   void sum(std::vector<at::Tensor>& vectors) override {
     ++calls_;
     for (std::size_t i = 0; i < vectors.size(); ++i) {
@@ -288,6 +288,14 @@ class FakeSum final : public DeviceSum {
       vectors[i].fill_(std::numeric_limits<float>::quiet_NaN());  // undefined after the sum
     }
   }
+  void broadcast(std::vector<at::Tensor>& vectors) override {
+    ++broadcasts;
+    for (std::size_t i = 1; i < vectors.size(); ++i) {
+      ASSERT_TRUE(vectors[i].is_contiguous() && vectors[i].sizes() == vectors[0].sizes());
+      vectors[i].copy_(vectors[0]);
+    }
+  }
+  int broadcasts = 0;
 
  private:
   int& calls_;
@@ -331,7 +339,7 @@ TEST(DataParallel, GradientsSummedByDevicesHaveTheSameBits) {
     int calls = 0;
     const Outcome expected = train_replicas(run, 3, /*separate=*/true);
     const Outcome outcome =
-        train_replicas(run, 3, /*separate=*/true, std::make_unique<FakeSum>(calls));
+        train_replicas(run, 3, /*separate=*/true, std::make_unique<FakeGroup>(calls));
     EXPECT_EQ(outcome.losses, expected.losses);
     EXPECT_EQ(outcome.hash, expected.hash);
     EXPECT_EQ(calls, 2 * 4) << "LeNet's gradients fit into one sum";
@@ -357,14 +365,14 @@ TEST(GradientSum, KeepsLayoutsAndTakesAsMuchAtATimeAsItMay) {
       {image + image, 2},
       {image + image + vector, 2},
       {image + image + vector + number, 1},
-      {kSumBytes, 1}};
+      {kBucketBytes, 1}};
   for (const auto& [bytes, sums] : cases) {
     std::vector<std::vector<torch::Tensor>> gradients{gradients_of(0), gradients_of(100),
                                                       gradients_of(1000)};
     const std::vector<torch::Tensor> first = gradients[0];
     int calls = 0;
-    FakeSum sum(calls);
-    sum_gradients(gradients, sum, bytes);
+    FakeGroup group(calls);
+    sum_gradients(gradients, group, bytes);
     EXPECT_EQ(calls, sums) << bytes;
     for (std::size_t i = 0; i < first.size(); ++i) {
       const torch::Tensor expected =
@@ -372,6 +380,23 @@ TEST(GradientSum, KeepsLayoutsAndTakesAsMuchAtATimeAsItMay) {
       EXPECT_TRUE(torch::equal(first[i], expected)) << bytes << ", " << i;
       EXPECT_EQ(first[i].strides(), gradients_of(0)[i].strides());
     }
+  }
+}
+
+TEST(WeightsOfReplicas, AreSentInAsFewPiecesAsTheyMay) {
+  for (const auto& [bytes, pieces] :
+       std::vector<std::pair<std::int64_t, int>>{{1, 4}, {24 * 4, 3}, {kBucketBytes, 1}}) {
+    const std::vector<std::vector<torch::Tensor>> weights{gradients_of(7), gradients_of(100),
+                                                          gradients_of(1000)};
+    int sums = 0;
+    FakeGroup group(sums);
+    send_weights(weights, group, bytes);
+    EXPECT_EQ(group.broadcasts, pieces) << bytes;
+    for (const std::vector<torch::Tensor>& own : weights)
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        EXPECT_TRUE(torch::equal(own[i], gradients_of(7)[i])) << bytes << ", " << i;
+        EXPECT_EQ(own[i].strides(), gradients_of(7)[i].strides());
+      }
   }
 }
 
