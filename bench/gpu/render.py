@@ -228,7 +228,7 @@ def watch_table(source):
         ["loop", "data set", "device", "device waits for data", "expected", "bound", "right"], rows or [["-"] * 7])
     if cost:
         text += (f"\n\nWatching adds {cost['added_us']:.1f} µs to a step of {cost['step_us']:.0f} µs (median of "
-                 f"{len(cost['pairs_us'])} pairs, {cost['pairs_us'][0]:.1f} to {cost['pairs_us'][-1]:.1f}).")
+                 f"{len(cost['turns_us'])} turns, {cost['turns_us'][0]:.1f} to {cost['turns_us'][-1]:.1f}).")
     return text
 
 

@@ -161,6 +161,11 @@ TEST_F(Distributed, RanksOfTheRecipeDieWithTheirParent) {
   EXPECT_EQ(count_of(result.err, "interrupted after step"), 1u) << result.err;
   EXPECT_FALSE(interrupted.leaves_processes());
   EXPECT_TRUE(summary("interrupted")["interrupted"]);
+
+  const Result other =
+      run({"train", "--resume", "--run", in("interrupted").string(), "train.momentum=0.5"});
+  EXPECT_TRUE(refused(other, 2, {"these keys differ", "train.momentum"}));
+  EXPECT_EQ(count_of(other.err, "[rank "), 0u) << other.err;
 }
 
 TEST_F(Distributed, ALauncherOverridesTheRanksOfTheRecipe) {

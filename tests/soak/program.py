@@ -208,7 +208,7 @@ def complaints(ended, codes=DOCUMENTED, most_memory=MOST_MEMORY):
     if foreign := FOREIGN.search(text):
         found.append(f"a library's own line on stderr: {text[foreign.start():].splitlines()[0][:80]!r}")
     if ended.code not in (0, 130) and ended.code > 0 and not ended.timed_out:
-        lines = re.findall(r"^(?:\[rank \d+\] )?(?:py)?millrace: .", text, re.M)
+        lines = re.findall(r"^(?:\[ranks? [\d, ]+\] )?(?:py)?millrace: .", text, re.M)
         if not lines:
             found.append("no line that says what went wrong")
         elif len(lines) > 1 and "launch" not in ended.command:

@@ -177,7 +177,7 @@ class Recorder(Group):
                 if fault == "replaced":
                     run.write_text("a file")
         ended = child.wait(LIMIT_S)
-        if fault == "not a folder" and refused(ended):
+        if fault in ("errors", "small disk", "not a folder") and refused(ended):
             return story, []
         if fault == "watch killed":  # the script goes on alone
             left = child.left(30)

@@ -74,6 +74,18 @@ ProfileArguments on_one_device(ProfileArguments arguments) {
   return arguments;
 }
 
+/// Returns the mean time of a step between its events on the device; 0 where it was not measured.
+double device_step_s(const nlohmann::ordered_json& summary) {
+  const auto parts = summary.find("device_parts");
+  if (parts == summary.end() || !parts->is_object()) return 0;
+  double seconds = 0;
+  for (const char* const part : {"forward_s", "backward_s", "graph_s", "step_s"})
+    if (const auto found = parts->find(part); found != parts->end() && found->is_number())
+      seconds += found->get<double>();
+  const double steps = parts->value("steps", 0.0) + parts->value("graph_steps", 0.0);
+  return steps > 0 ? seconds / steps : 0;
+}
+
 class Profile {
  public:
   Profile(const ProfileArguments& arguments, const ProgramStart& start)
@@ -297,10 +309,7 @@ class Profile {
       model_->set_device(is_on_cpu(recipe_) ? threads_ : 0);
       for (const std::int64_t batch : batches_tried()) {
         say(fmt::format("the device alone, batch {}", batch));
-        std::vector<std::string> alone{"loader.workers=0", fmt::format("loader.batch={}", batch)};
-        // A queued step would end while the next batch is made, and its update seem to take no
-        // longer than its launches.
-        if (!is_on_cpu(recipe_)) alone.emplace_back("train.clock=sync");
+        const std::vector<std::string> alone{"loader.workers=0", fmt::format("loader.batch={}", batch)};
         RunFigures figures = run_child("device", alone, kShortRun);
         const double step = figures.update_s + figures.load_s;
         figures = run_child(
@@ -308,7 +317,8 @@ class Profile {
             {.warm_up = kShortRun.warm_up,
              .steps = std::max<std::uint64_t>(
                  kShortRun.steps, static_cast<std::uint64_t>(arguments_.seconds / step))});
-        model_->set_update(batch, figures.update_s);
+        // The host's update of a queued step ends with its launches.
+        model_->set_update(batch, std::max(figures.update_s, device_step_s(figures.summary)));
       }
       step_guess = study::replay(model_->input(recipe_)).update_s;
     }

@@ -165,7 +165,8 @@ class TrainCommand {
   bool keeps_records() const { return rank_.rank == 0 || !is_ddp(recipe_); }
 
   Exit start_ranks(int ranks) {
-    beginning_.end();  // the launcher passes interrupts on
+    if (resume_) resume_->checked(recipe_);  // refused once here, not by every rank
+    beginning_.end();                        // the launcher passes interrupts on
     augment::require_divisible(recipe_, ranks);
     allow_descriptors(ranks);
     return launch_ranks(ranks, start_.arguments);

@@ -159,6 +159,7 @@ struct Rank {
   pid_t pid = 0;
   RankLines err;
   std::optional<int> status;  ///< status of waitpid(), once it has ended
+  bool told = false;          ///< this process has sent it a signal
 };
 
 /// Arguments for a rank's process.
@@ -334,12 +335,12 @@ class Launcher {
 
   /// A stopped process cannot end by itself.
   void kill_stopped() {
-    for (const Rank& one : ranks_) {
+    for (Rank& one : ranks_) {
       siginfo_t info{};
       constexpr int kLook = WSTOPPED | WNOHANG | WNOWAIT;
       if (!one.status && waitid(P_PID, static_cast<id_t>(one.pid), &info, kLook) == 0 &&
           info.si_pid == one.pid)
-        kill(one.pid, SIGKILL);
+        tell(one, SIGKILL);
     }
   }
 
@@ -357,17 +358,24 @@ class Launcher {
   }
 
   void tell_all(int signal) {
-    for (const Rank& one : ranks_)
-      if (!one.status) kill(one.pid, signal);
+    for (Rank& one : ranks_)
+      if (!one.status) tell(one, signal);
   }
 
-  /// The rank with the error may end after those it informed, because it completes its records.
+  static void tell(Rank& one, int signal) {
+    one.told = true;
+    kill(one.pid, signal);
+  }
+
+  /// The rank with the error may end after those it informed, because it completes its records or,
+  /// killed, gives back its memory after its connections.
   void find_cause() {
     if (first_ < 0 || !errors_.relayed(first_)) return;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const int status = *ranks_[rank].status;
-      const bool own =
-          WIFEXITED(status) && failed(status) && !errors_.relayed(static_cast<int>(rank));
+      const bool own = WIFEXITED(status)
+                           ? failed(status) && !errors_.relayed(static_cast<int>(rank))
+                           : !ranks_[rank].told;
       if (!own) continue;
       first_ = static_cast<int>(rank);
       return;

@@ -156,7 +156,7 @@ def with_workers(setup: Setup, workers: int, paging: Paging) -> Setup:
 
 
 def _that_wait(setup: Setup) -> list[int]:
-    """Returns numbers of workers beyond the cores, up to the one that hides the load of batches that wait."""
+    """Returns numbers of workers up to the one that hides the load of batches that wait, which may exceed the cores."""
     fetch = _mean(setup.fetch)
     if fetch.blocked <= STORAGE_THAT_COUNTS * fetch.seconds:
         return []
@@ -164,7 +164,7 @@ def _that_wait(setup: Setup) -> list[int]:
     cpu = fetch.cpu + setup.send.cpu + setup.receive.cpu + setup.hand.cpu + setup.update.threads * setup.update.cpu
     step = max(trainer, cpu / setup.cores)
     most = min(MOST_OFFERED, math.ceil(fetch.seconds / step) + 1 if step > 0 else MOST_OFFERED)
-    found = [2 * setup.cores]
+    found = [4]  # 1 and 2 are always tried
     while found[-1] < most:
         found.append(min(most, 2 * found[-1]))
     return [one for one in found if one <= most]

@@ -78,7 +78,7 @@ def _classify(loader: WatchedLoader, update: float, needed: float | None) -> Ver
     tail = "" if loader.sees_inside else f"; pymillrace cannot see inside {loader.kind}"
     if needed is not None:
         have = f"you have {loader.workers}" if loader.workers else "you have none"
-        tail = f"; {needed:.1f} workers needed, {have}"
+        tail = f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}"
     gap = _device_gap_share(loader, load + update)
     if gap is not None and gap < LOAD_THAT_BINDS:
         return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update, in "
