@@ -582,6 +582,46 @@ def test_summaries_of_a_run_under_way_lie_10_s_apart_and_none_follows_the_last(t
     assert summary_of(tmp_path) == {} and [file.name for file in tmp_path.iterdir()] == ["summary.json"]
 
 
+def test_a_provisional_summary_is_synced_before_it_has_its_name_and_measures_nothing(tmp_path, monkeypatch):
+    import pymillrace as mr
+    from pymillrace.watcher import predict, provisional, replacement
+
+    done, measured = [], []
+    fsync, replace = os.fsync, Path.replace
+
+    def seen_sync(file):
+        fsync(file)
+        done.append(("synced", os.readlink(f"/proc/self/fd/{file}"), os.fstat(file).st_size))
+
+    def seen_replace(self, target):
+        done.append(("named", str(self), self.stat().st_size))
+        return replace(self, target)
+
+    def seen_measurement(module, name):
+        measure = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given: measured.append(name) or measure(*given))
+
+    run = tmp_path / "run"
+    for _ in mr.watch(DataLoader(torch.rand(200, 8), batch_size=4), run=run):
+        pass
+    session = mr.watcher._sessions[os.path.abspath(run)]
+    monkeypatch.setattr(os, "fsync", seen_sync)
+    monkeypatch.setattr(Path, "replace", seen_replace)
+    seen_measurement(predict, "measure")  # of paging
+    seen_measurement(replacement, "row")
+    monkeypatch.setattr(session, "_provisional", provisional.Provisional(run / "summary.json"))
+    session._provisional._due = 0.0
+    session.summarise()
+    session._provisional._thread.join()
+    written, summary = done[:], summary_of(run)
+    assert [what for what, *_ in written] == ["synced", "named"], written
+    assert written[0][1:] == written[1][1:] and written[0][2] == (run / "summary.json").stat().st_size, written
+    assert summary["complete"] is False and summary["what_if"] is None and summary["replay"]["images_per_s"] > 0
+    assert not {"paging", "shared_memory"} & (summary.keys() | summary["replay"].keys()) and not measured
+    session.close()
+    assert summary_of(run)["what_if"]["shared_memory"] and measured == ["measure"], "the last summary measures"
+
+
 def test_a_rank_that_goes_on_has_no_row_and_is_waited_for(tmp_path, monkeypatch):
     from pymillrace.watcher import ranks
 
