@@ -101,16 +101,20 @@ TEST_F(ARunDirectoryIsData, ReportContactsNoServer) {
   const Listener server;
   set("run", "data", "path", server.address());
   set("run", "data", "reader", "tar");
-  set("run", "data.remote", "cache", in("cache").string());
-  fs::create_directories(in("cache"));
   write_file(in("cache/thesis-backup.tar"), "mine");
-  for (RunOptions* user : {&owner_, &stranger_}) {
-    user->timeout_s = 20;
-    const Result result = run({"report", in("run").string(), "--md"}, *user);
-    ASSERT_TRUE(succeeded(result));
-    EXPECT_NE(result.out.find("opens none over a network"), std::string::npos) << result.out;
+  for (const char* cache : {"cache", "empty"}) {  // a cache refuses foreign files by itself
+    set("run", "data.remote", "cache", in(cache).string());
+    fs::create_directories(in(cache));
+    fs::permissions(in(cache), fs::perms::owner_all);  // no cache is open to others
+    for (RunOptions* user : {&owner_, &stranger_}) {
+      user->timeout_s = 20;
+      const Result result = run({"report", in("run").string(), "--md"}, *user);
+      EXPECT_TRUE(succeeded(result));
+      EXPECT_NE(result.out.find("opens none over a network"), std::string::npos) << result.out;
+    }
   }
   EXPECT_FALSE(server.was_contacted());
+  EXPECT_TRUE(fs::is_empty(in("empty")));
   EXPECT_EQ(read_file(in("cache/thesis-backup.tar")), "mine");
 }
 
