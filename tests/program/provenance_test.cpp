@@ -73,6 +73,10 @@ class ARunDirectoryIsData : public ProgramTest {
   Arguments sweep_of_command(const Arguments& more) {
     return Arguments{"sweep", "--command", command_, "a=1,2", "--run", in("sweep").string()} + more;
   }
+  /// Returns the user's key, as MILLRACE_RUN_KEY takes it.
+  std::string key_of_owner() const {
+    return read_file(in("owner/millrace/run-key")).substr(0, 64);  // without its line's end
+  }
   std::size_t commands_run() const {
     return fs::exists(in("ran")) ? lines_of(read_file(in("ran"))).size() : 0;
   }
@@ -147,6 +151,29 @@ TEST_F(ARunDirectoryIsData, ResumeAndEvalReadElsewhereOnlyWhatTheCommandLineRepe
   homeless.env = {{"XDG_STATE_HOME", ""}, {"HOME", ""}};
   EXPECT_TRUE(refused(run(resume, homeless), 2, {word()}));
   ASSERT_TRUE(succeeded(run(resume + Arguments{word()}, homeless)));
+}
+
+TEST_F(ARunDirectoryIsData, RanksInheritTheKey) {
+  MILLRACE_NEEDS_TORCH();
+  const Arguments ddp{"train.strategy=ddp", "train.timeout=20", "train.steps=4"};
+  const Arguments launch{"launch", "-n", "2", "--"};
+  ASSERT_TRUE(succeeded(as_owner(launch + training("launched", ddp))));
+  ASSERT_TRUE(succeeded(as_owner(training("started", ddp + Arguments{"train.ranks=2"}))));
+  RunOptions pod;  // has the key in its environment only
+  pod.env = {{"XDG_STATE_HOME", ""}, {"HOME", ""}, {"MILLRACE_RUN_KEY", key_of_owner()}};
+  const auto resume = [&](const Arguments& how, const std::string& name, const RunOptions& user) {
+    return run(how + Arguments{"train", "--resume", "--run", in(name).string(), "train.steps=6"},
+               user);
+  };
+  for (const auto& [name, how] :
+       std::map<std::string, Arguments>{{"launched", launch}, {"started", {}}}) {
+    const Result refusal = resume(how, name, stranger_);
+    EXPECT_EQ(refusal.exit_code, 2) << refusal.err;
+    EXPECT_NE(refusal.err.find("not signed with your key"), std::string::npos) << refusal.err;
+    ASSERT_TRUE(succeeded(resume(how, name, name == "launched" ? owner_ : pod)));
+    EXPECT_EQ(summary(name)["steps"], 6);
+    EXPECT_EQ(summary(name)["world_size"], 2);
+  }
 }
 
 TEST_F(ARunDirectoryIsData, ResumeAndEvalContactNoServer) {
@@ -233,9 +260,7 @@ TEST_F(ARunDirectoryIsData, AStrangersBlocksRunOnlyWhatIsRepeated) {
 
 TEST_F(ARunDirectoryIsData, AJobWithTheKeyInItsEnvironmentAddsNoWords) {
   ASSERT_TRUE(succeeded(as_owner(sweep_of_command({"--repeats", "2", "--plan"}))));
-  std::string key = read_file(in("owner/millrace/run-key"));
-  key.pop_back();
-  stranger_.env["MILLRACE_RUN_KEY"] = key;  // as sbatch passes it on
+  stranger_.env["MILLRACE_RUN_KEY"] = key_of_owner();  // as sbatch passes it on
   ASSERT_TRUE(succeeded(as_stranger({"sweep", in("sweep").string(), "--block", "1"})));
   EXPECT_EQ(commands_run(), 2u);
 }
