@@ -77,6 +77,24 @@ class ARunDirectoryIsData : public ProgramTest {
   std::string key_of_owner() const {
     return read_file(in("owner/millrace/run-key")).substr(0, 64);  // without its line's end
   }
+  /// Runs a shell's command, in which `millrace` is this program, as in a container: without a
+  /// home.
+  static Result in_a_container(const std::string& command) {
+    RunOptions shell;
+    shell.program = "/bin/sh";
+    return run({"-c",
+                "unset HOME XDG_STATE_HOME XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME\n"
+                "PATH=" MILLRACE_BUILD ":$PATH\n" +
+                    command},
+               shell);
+  }
+  /// Returns the command that a refusal tells the user to type.
+  static std::string command_in(const Result& refusal) {
+    const std::string begin = "repeat it: ", text = refusal.err;
+    const std::size_t at = text.find(begin);
+    EXPECT_NE(at, std::string::npos) << text;
+    return at == std::string::npos ? "false" : text.substr(at + begin.size());
+  }
   std::size_t commands_run() const {
     return fs::exists(in("ran")) ? lines_of(read_file(in("ran"))).size() : 0;
   }
@@ -263,6 +281,32 @@ TEST_F(ARunDirectoryIsData, AJobWithTheKeyInItsEnvironmentAddsNoWords) {
   stranger_.env["MILLRACE_RUN_KEY"] = key_of_owner();  // as sbatch passes it on
   ASSERT_TRUE(succeeded(as_stranger({"sweep", in("sweep").string(), "--block", "1"})));
   EXPECT_EQ(commands_run(), 2u);
+}
+
+TEST_F(ARunDirectoryIsData, ABlockWithoutAHomeRunsByTheWordsOfTheMessage) {
+  const auto deed = [&](const std::string& words) {
+    const std::string command = "millrace sweep " + in("sweep").string() + " " + words;
+    const Result refusal = in_a_container(command);
+    EXPECT_TRUE(refused(refusal, 2, {"not signed with your key"})) << command;
+    return in_a_container(command_in(refusal));
+  };
+  ASSERT_TRUE(succeeded(as_owner(sweep_of_command({"--repeats", "2", "--plan"}))));
+  ASSERT_TRUE(succeeded(deed("--block 1")));
+  EXPECT_EQ(commands_run(), 2u);
+  ASSERT_TRUE(succeeded(deed("--plan --repeats 3")));
+  EXPECT_EQ(commands_run(), 2u);
+  ASSERT_TRUE(succeeded(deed("--block 3")));
+  EXPECT_EQ(commands_run(), 4u);
+  ASSERT_TRUE(succeeded(deed("--collect")));
+
+  fs::remove_all(in("sweep"));
+  ASSERT_TRUE(
+      succeeded(as_owner({"sweep", "mnist-lenet", "data.path=" + data(), "train.device=simulated",
+                          "simulated.update_ms=0.1,0.2", "train.steps=2", "--repeats", "1",
+                          "--plan", "--run", in("sweep").string()})));
+  ASSERT_TRUE(succeeded(deed("--block 1")));
+  ASSERT_TRUE(succeeded(deed("--collect")));
+  EXPECT_EQ(parse_json(read_file(in("sweep/sweep.json")))["repeats"], 1);
 }
 
 TEST_F(ARunDirectoryIsData, APlanEntersNoFolderOfAStranger) {

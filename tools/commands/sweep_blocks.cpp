@@ -96,6 +96,7 @@ SweepPlan plan_blocks(SweepArguments arguments) {
     arguments.run = own_plan(arguments).path.string();
     arguments.recipe.clear();
     arguments.cells.clear();
+    arguments.command.reset();  // the record has the words, signed by now
     arguments.resume = true;
   }
   arguments.plan = true;
