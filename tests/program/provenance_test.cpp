@@ -6,8 +6,11 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <functional>
 #include <set>
 
 #include "tests/program/program.h"
@@ -307,6 +310,65 @@ TEST_F(ARunDirectoryIsData, ABlockWithoutAHomeRunsByTheWordsOfTheMessage) {
   ASSERT_TRUE(succeeded(deed("--block 1")));
   ASSERT_TRUE(succeeded(deed("--collect")));
   EXPECT_EQ(parse_json(read_file(in("sweep/sweep.json")))["repeats"], 1);
+}
+
+TEST_F(ARunDirectoryIsData, AStrangersJobsOfSlurmRunNothing) {
+  owner_.cwd = stranger_.cwd = in("");  // where a command's relative paths begin
+  ASSERT_TRUE(succeeded(as_owner(sweep_of_command({"--repeats", "2", "--plan"}))));
+  ASSERT_TRUE(succeeded(as_owner({"sweep", in("sweep").string(), "--block", "1"})));
+  for (const char* program : {"sbatch", "squeue"}) {  // stand-ins, which tell how they were called
+    write_file(in("bin") / program,
+               "#!/bin/sh\necho " + std::string(program) + " \"$@\" >> " + in("called").string());
+    fs::permissions(in("bin") / program, fs::perms::owner_all);
+  }
+  stranger_.env["PATH"] = in("bin").string() + ":" + std::getenv("PATH");
+  stranger_.timeout_s = 30;
+  write_file(in("secret"), "password of the user");
+  const std::string path = in("sweep").string();
+  const fs::path jobs = in("sweep/slurm.json");
+  std::vector<std::function<void()>> forms{[&] { mkfifo(jobs.c_str(), 0600); },
+                                           [&] { fs::create_directory(jobs); },
+                                           [&] { fs::create_symlink(in("secret"), jobs); }};
+  for (const char* ids :
+       {R"_(["$(touch planted)"])_", R"(["1; touch planted"])", R"(["1`touch planted`"])",
+        R"(["1\ntouch planted"])", R"(["../../secret"])", R"(["/bin/sh"])", R"(["--help"])",
+        R"(["1", ""])", R"([1])", R"([["1"]])", R"({"1": "2"})", R"("1")", "[\"1\""})
+    forms.emplace_back([&jobs, ids] { write_file(jobs, ids); });
+  const Arguments words{"--command", command_, "a=1,2"};
+  const auto status = [&] { return as_stranger({"sweep", "--status", path}); };
+  for (const bool trusted : {false, true}) {
+    for (const auto& form : forms) {
+      fs::remove_all(jobs);
+      form();
+      const Result shown = status();
+      SCOPED_TRACE(shown.err);
+      EXPECT_TRUE(refused(shown, 3, {"slurm.json"}));
+      EXPECT_EQ(shown.err.find("password"), std::string::npos);
+      if (trusted) {  // the list of jobs is no part of what is signed
+        const Result submitted = as_stranger({"sweep", path, "--on", "slurm"});
+        EXPECT_TRUE(submitted.exit_code == 2 || submitted.exit_code == 3) << submitted.err;
+        EXPECT_LE(lines_of(submitted.err).size(), 2u) << submitted.err;
+        continue;
+      }
+      for (const Arguments& deed : {Arguments{"sweep", path, "--collect"},
+                                    {"sweep", "--resume", "--run", path},
+                                    {"sweep", path, "--on", "slurm"}})
+        EXPECT_TRUE(refused(as_stranger(deed), 2, {path}));
+    }
+    fs::remove_all(jobs);
+    if (!trusted) {
+      ASSERT_TRUE(succeeded(as_stranger(Arguments{"sweep", "--run", path, "--plan"} + words)));
+      ASSERT_TRUE(succeeded(as_stranger(Arguments{"sweep", path, "--collect"})));
+    }
+  }
+  EXPECT_FALSE(fs::exists(in("called"))) << read_file(in("called"));
+  EXPECT_FALSE(fs::exists(in("planted")));
+  EXPECT_EQ(commands_run(), 2u);
+
+  write_file(jobs, R"(["7"])");
+  ASSERT_TRUE(succeeded(status()));
+  EXPECT_EQ(read_file(in("called")), "squeue --me --all --noheader --array --format=%i %T\n")
+      << "no word of the record";
 }
 
 TEST_F(ARunDirectoryIsData, APlanEntersNoFolderOfAStranger) {
