@@ -75,10 +75,12 @@ def train(loader, work, each, ends, graphs=False):
     """Trains. `each`: matrix products per step; `ends`: every step ends when the device is done. Returns the losses."""
     net, optimizer = model()
     losses, graph, static, out = [], None, torch.zeros(1, 16, device=DEVICE), None
+    # From pageable memory, a copy would wait for the work before it, and nothing be queued behind a batch. Pinning may
+    # wait as well. The device's queue holds work of fewer steps than these blocks.
+    pinned = [torch.empty(1, 16, pin_memory=DEVICE == "cuda") for _ in range(16)]
     for step, batch in enumerate(loader):
         work.run(each)
-        # From pageable memory, a copy would wait for the work before it, and nothing be queued behind a batch.
-        static.copy_(batch.pin_memory(), non_blocking=True)
+        static.copy_(pinned[step % len(pinned)].copy_(batch), non_blocking=True)
         if graphs and step == 2:
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()

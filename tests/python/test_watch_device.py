@@ -102,6 +102,28 @@ def test_a_device_that_lies_far_behind_costs_no_more_memory(monkeypatch):
     assert gaps.unread == 2 and gaps.lost == 3 and stream.made == 4
 
 
+def test_of_many_waits_one_in_eight_stands_for_the_others():
+    stream, recorded = Stream(), 0
+    plain = stream.Event.record
+
+    def record(self, *arguments):
+        nonlocal recorded
+        recorded += 1
+        return plain(self, *arguments)
+
+    stream.Event.record = record
+    gaps = DeviceGaps(stream)
+    steps = 40_000
+    for step in range(steps):
+        stream.wait(gaps, 0.008 if step % 8 == 0 else 0.001)  # eight workers, one of them slow
+        stream.now += 1
+        gaps.collect()
+    wanted = steps / 8 * (0.008 + 7 * 0.001)
+    assert gaps.seconds == pytest.approx(wanted, rel=0.05)
+    assert recorded / 2 == gaps.gaps == pytest.approx(device.ALL_OF + (steps - device.ALL_OF) / 8, rel=0.05)
+    assert gaps.lost == gaps.unread == 0 and steps - device.LONGEST <= gaps.waits <= steps
+
+
 def test_an_error_of_cuda_ends_the_measurement_only():
     stream = Stream()
     gaps = DeviceGaps(stream)

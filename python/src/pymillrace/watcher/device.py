@@ -4,6 +4,10 @@ An event completes when the device has done what was queued before it. The one a
 has run out of work, or at once if it had none; the one at the return completes at that moment or later. Their distance
 is the time for which the device had nothing to do because the host waited for a batch: 0 while queued work covers the
 wait.
+
+Between launches of other work a pair of events can cost far more than the few µs that it takes alone. Beyond the first
+256 waits, one in eight is measured, at random distances so that no rhythm of workers hides, and stands for those since
+the last one.
 """
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from collections import deque
 from typing import Any
 
 MOST_PENDING = 4096  # pairs whose events have not completed; more are not measured
+ALL_OF = 256  # waits from the first on that are all measured
+LONGEST = 15  # waits from one that is measured to the next, drawn from 1 to this number
 
 
 class DeviceGaps:
@@ -22,26 +28,32 @@ class DeviceGaps:
 
     def __init__(self, cuda: Any) -> None:
         self.gaps = 0  # waits that were measured
-        self.lost = 0  # waits that were not, as when the device lay too far behind
+        self.waits = 0  # waits for which these stand
+        self.lost = 0  # waits for which none stands, as when the device lay too far behind
         self.seconds = self.first_s = 0.0  # of all gaps, and of the first wait's
         self._cuda = cuda
         self._begin: Any = None
-        self._pending: deque[tuple[Any, Any, bool]] = deque()  # in the order of the stream
+        self._pending: deque[tuple[Any, Any, int]] = deque()  # in the order of the stream, with what each stands for
         self._free: list[Any] = []
-        self._any = self._failed = False
+        self._failed = False
+        self._left = self._stands_for = 1  # waits to the next that is measured, and from the last one to it
+        self._measured, self._draw = 0, 1
 
     def next_begins(self) -> None:
         self._begin = None
+        self._left -= 1
+        if self._left > 0:
+            return
         if len(self._pending) >= MOST_PENDING or self._failed:
-            self.lost += 1
+            self._lose()
             return
         try:
             if self._cuda.is_current_stream_capturing():  # an event would become part of the graph
-                self.lost += 1
+                self._lose()
             else:
                 self._begin = self._record()
         except RuntimeError:
-            self.lost += 1
+            self._lose()
             self._fail()
 
     def next_ended(self) -> None:
@@ -49,11 +61,24 @@ class DeviceGaps:
         if begin is None:
             return
         try:
-            self._pending.append((begin, self._record(), not self._any))
-            self._any = True
+            self._pending.append((begin, self._record(), self._stands_for))
+            self._next()
         except RuntimeError:
-            self.lost += 1
+            self._lose()
             self._fail()
+
+    def _lose(self) -> None:
+        self.lost += self._stands_for
+        self._next()
+
+    def _next(self) -> None:
+        """Draws the next wait to measure."""
+        self._measured += 1
+        distance = 1
+        if self._measured >= ALL_OF:
+            self._draw = (1103515245 * self._draw + 12345) % (1 << 31)
+            distance = 1 + (self._draw >> 16) % LONGEST
+        self._left = self._stands_for = distance
 
     def collect(self) -> None:
         """Adds up the pairs that have completed, up to the first that has not."""
@@ -64,25 +89,26 @@ class DeviceGaps:
             self._fail()
 
     def _fail(self) -> None:
-        self.lost += len(self._pending)
+        self.lost += sum(stands_for for _, _, stands_for in self._pending)
         self._pending.clear()
         self._failed = True
 
     def _collect(self) -> None:
         while self._pending and self._pending[0][1].query():
-            begin, end, first = self._pending[0]
+            begin, end, stands_for = self._pending[0]
             seconds = 1e-3 * max(0.0, begin.elapsed_time(end))
             self._pending.popleft()
-            self.gaps += 1
-            self.seconds += seconds
-            if first:
+            if not self.gaps:
                 self.first_s = seconds
+            self.gaps += 1
+            self.waits += stands_for
+            self.seconds += stands_for * seconds
             self._free += (begin, end)
 
     @property
     def unread(self) -> int:
-        """Waits whose events have not completed."""
-        return len(self._pending)
+        """Waits for which pairs stand whose events have not completed."""
+        return sum(stands_for for _, _, stands_for in self._pending)
 
     def _record(self) -> Any:
         event = self._free.pop() if self._free else self._cuda.Event(enable_timing=True)

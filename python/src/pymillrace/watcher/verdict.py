@@ -31,6 +31,8 @@ def _cores(cores: int) -> str:
 
 
 def _percent(part: float) -> str:
+    if 0 < part < 0.0005:
+        return "under 0.1%"
     return f"{100 * part:.1f}%" if part < 0.0995 else f"{100 * part:.0f}%"
 
 
@@ -46,9 +48,9 @@ def workers_needed(loader: WatchedLoader, update: float) -> float | None:
 def _device_gap_share(loader: WatchedLoader, steady: float) -> float | None:
     """Returns the share of the steady time in which the device waited for data; None if too few waits were measured."""
     device = loader.device
-    if device is None or steady <= 0 or device.gaps < 2 or 2 * device.gaps < loader.table.steps:
+    if device is None or steady <= 0 or device.waits < 2 or 2 * device.waits < loader.table.steps:
         return None
-    return (device.seconds - device.first_s) / (device.gaps - 1) * (loader.table.steps - 1) / steady
+    return (device.seconds - device.first_s) / (device.waits - 1) * (loader.table.steps - 1) / steady
 
 
 def classify(loader: WatchedLoader, update: float, cores: int) -> Verdict:
