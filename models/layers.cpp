@@ -217,9 +217,9 @@ class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
   }
 };
 
-/// The same by ATen's kernels for synchronised batch norm, which exist for CUDA alone: one pass over
-/// the images for the statistics, one for the result, and as many backward. `mean` and `inverse`
-/// are f32, `count` i32.
+/// The same by ATen's kernels for synchronised batch norm, which exist for CUDA alone: one pass
+/// over the images for the statistics, one for the result, and as many backward. `mean` and
+/// `inverse` are f32, `count` i32.
 class NormaliseTogetherOnCuda : public torch::autograd::Function<NormaliseTogetherOnCuda> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& input,
@@ -299,8 +299,7 @@ Tensor BatchNormImpl::forward(const Tensor& input) {
 }
 
 Tensor BatchNormImpl::forward_reduced(const Tensor& given) {
-  const Tensor input =
-      given.is_cuda() ? given.contiguous(given.suggest_memory_format()) : given;
+  const Tensor input = given.is_cuda() ? given.contiguous(given.suggest_memory_format()) : given;
   Tensor mean, inverse, count;
   {
     const torch::NoGradGuard no_grad;

@@ -46,16 +46,16 @@ void check_counted(const at::Tensor& count, const at::Tensor& logits, const at::
               " of ", logits.scalar_type(), " and ", labels.sizes(), " of ", labels.scalar_type());
   TORCH_CHECK(count.numel() == 1 && count.scalar_type() == at::kLong,
               "count_correct adds to one i64, not to ", count.sizes(), " of ", count.scalar_type());
-  TORCH_CHECK(
-      count.device() == logits.device() && labels.device() == logits.device(),
-      "count_correct takes tensors of one device, not ", count.device(), ", ", logits.device(),
-      " and ", labels.device());
+  TORCH_CHECK(count.device() == logits.device() && labels.device() == logits.device(),
+              "count_correct takes tensors of one device, not ", count.device(), ", ",
+              logits.device(), " and ", labels.device());
 }
 
 void count_correct(const at::Tensor& count, const at::Tensor& logits, const at::Tensor& labels) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("millrace::count_correct", "")
-                             .typed<void(const at::Tensor&, const at::Tensor&, const at::Tensor&)>();
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("millrace::count_correct", "")
+          .typed<void(const at::Tensor&, const at::Tensor&, const at::Tensor&)>();
   const at::AutoDispatchBelowADInplaceOrView below;
   op.call(count, logits, labels);
 }

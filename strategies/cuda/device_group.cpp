@@ -1,5 +1,5 @@
-// NCCL's exchanges between the devices of this process, through LibTorch's communicators. Like the rest of
-// this module, it has never run on the machines of the project's CI.
+// NCCL's exchanges between the devices of this process, through LibTorch's communicators. Like the
+// rest of this module, it has never run on the machines of the project's CI.
 #include <ATen/ATen.h>
 #include <torch/csrc/cuda/nccl.h>
 

@@ -1,7 +1,7 @@
 // CUDA kernels of the native ops. One thread computes one element of images
 // (models/native/index.h). One block computes one element of weights: its threads' sums are added
-// in a tree of fixed shape. Only whole numbers are added by atomics, so that runs repeat bit for bit
-// (contract Determinism).
+// in a tree of fixed shape. Only whole numbers are added by atomics, so that runs repeat bit for
+// bit (contract Determinism).
 //
 // A test compiles this file for the host, with a cuda_runtime_api.h of its own that runs a grid's
 // threads there and defines MILLRACE_LAUNCH (tests/torch/host_cuda).
@@ -121,7 +121,8 @@ cudaError_t launch_conv(const ConvGeometry& g, const T* input, const T* weight, 
                         T* output, cudaStream_t stream) {
   const std::int64_t count = g.batch * g.out * g.output.h * g.output.w;
   if (count == 0) return cudaSuccess;
-  MILLRACE_LAUNCH(conv_kernel, blocks_for(count), kThreads, stream, g, count, input, weight, bias, output);
+  MILLRACE_LAUNCH(conv_kernel, blocks_for(count), kThreads, stream, g, count, input, weight, bias,
+                  output);
   return cudaGetLastError();
 }
 
@@ -130,7 +131,8 @@ cudaError_t launch_conv_input_gradient(const ConvGeometry& g, const T* gradient,
                                        T* input, cudaStream_t stream) {
   const std::int64_t count = g.batch * g.in * g.input.h * g.input.w;
   if (count == 0) return cudaSuccess;
-  MILLRACE_LAUNCH(conv_input_kernel, blocks_for(count), kThreads, stream, g, count, gradient, weight, input);
+  MILLRACE_LAUNCH(conv_input_kernel, blocks_for(count), kThreads, stream, g, count, gradient,
+                  weight, input);
   return cudaGetLastError();
 }
 
@@ -138,16 +140,16 @@ template <class T>
 cudaError_t launch_conv_weight_gradient(const ConvGeometry& g, const T* input, const T* gradient,
                                         T* weight, cudaStream_t stream) {
   const std::int64_t count = g.weights();
-  MILLRACE_LAUNCH(conv_weight_kernel, static_cast<int>(std::min(count, kMaxBlocks)), kThreads, stream, 
-      g, count, input, gradient, weight);
+  MILLRACE_LAUNCH(conv_weight_kernel, static_cast<int>(std::min(count, kMaxBlocks)), kThreads,
+                  stream, g, count, input, gradient, weight);
   return cudaGetLastError();
 }
 
 template <class T>
 cudaError_t launch_conv_bias_gradient(const ConvGeometry& g, const T* gradient, T* bias,
                                       cudaStream_t stream) {
-  MILLRACE_LAUNCH(conv_bias_kernel, static_cast<int>(std::min(g.out, kMaxBlocks)), kThreads, stream, 
-      g, gradient, bias);
+  MILLRACE_LAUNCH(conv_bias_kernel, static_cast<int>(std::min(g.out, kMaxBlocks)), kThreads, stream,
+                  g, gradient, bias);
   return cudaGetLastError();
 }
 
@@ -156,7 +158,8 @@ cudaError_t launch_max_pool(const PoolGeometry& g, const T* input, T* output, st
                             cudaStream_t stream) {
   const std::int64_t count = g.batch * g.channels * g.output.h * g.output.w;
   if (count == 0) return cudaSuccess;
-  MILLRACE_LAUNCH(max_pool_kernel, blocks_for(count), kThreads, stream, g, count, input, output, winners);
+  MILLRACE_LAUNCH(max_pool_kernel, blocks_for(count), kThreads, stream, g, count, input, output,
+                  winners);
   return cudaGetLastError();
 }
 
@@ -165,8 +168,8 @@ cudaError_t launch_max_pool_gradient(const PoolGeometry& g, const T* gradient,
                                      const std::int32_t* winners, T* input, cudaStream_t stream) {
   const std::int64_t count = g.batch * g.channels * g.input.h * g.input.w;
   if (count == 0) return cudaSuccess;
-  MILLRACE_LAUNCH(max_pool_gradient_kernel, blocks_for(count), kThreads, stream, g, count, gradient, winners,
-                                                                       input);
+  MILLRACE_LAUNCH(max_pool_gradient_kernel, blocks_for(count), kThreads, stream, g, count, gradient,
+                  winners, input);
   return cudaGetLastError();
 }
 
@@ -175,7 +178,8 @@ cudaError_t launch_normalize(const NormalizeGeometry& g, const std::uint8_t* lev
                              const Word* tables, Word* images, cudaStream_t stream) {
   const std::int64_t count = g.elements();
   if (count == 0) return cudaSuccess;
-  MILLRACE_LAUNCH(normalize_kernel, blocks_for(count), kThreads, stream, g, count, levels, tables, images);
+  MILLRACE_LAUNCH(normalize_kernel, blocks_for(count), kThreads, stream, g, count, levels, tables,
+                  images);
   return cudaGetLastError();
 }
 

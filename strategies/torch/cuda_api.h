@@ -38,8 +38,9 @@ MILLRACE_PRIVATE_API void millrace_cuda_unpin(void* memory, int device);
 MILLRACE_PRIVATE_API millrace::train::DeviceGraph* millrace_cuda_new_graph(int device);
 /// Returns NCCL's group of the first `devices` devices, owned by the caller. If that fails, returns
 /// null and writes the reason to `reason` (cut to `capacity`).
-MILLRACE_PRIVATE_API millrace::train::DeviceGroup* millrace_cuda_new_group(int devices, char* reason,
-                                                                       std::size_t capacity);
+MILLRACE_PRIVATE_API millrace::train::DeviceGroup* millrace_cuda_new_group(int devices,
+                                                                           char* reason,
+                                                                           std::size_t capacity);
 /// Adds NCCL for tensors on this device to `group`, whose ranks meet through `store`. If that
 /// fails, writes the reason to `reason` (cut to `capacity`); otherwise leaves it unchanged. Missing
 /// from modules built without NCCL's header.

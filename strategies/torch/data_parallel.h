@@ -22,8 +22,8 @@ inline constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
 /// the others are then undefined.
 void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceGroup& group,
                    std::int64_t bytes = kBucketBytes);
-/// Copies the first replica's weights to all others': two launches a bucket and device, where copies
-/// of single tensors would be one each.
+/// Copies the first replica's weights to all others': two launches a bucket and device, where
+/// copies of single tensors would be one each.
 void send_weights(const std::vector<std::vector<torch::Tensor>>& weights, DeviceGroup& group,
                   std::int64_t bytes = kBucketBytes);
 
@@ -76,7 +76,7 @@ class DataParallel final : public TorchStrategy {
   std::vector<Replica> others_;  ///< replicas from the second on
   ReplicaThreads threads_;
   std::vector<std::uint64_t> given_;                 ///< samples by replica
-  std::unique_ptr<DeviceGroup> group_;                 ///< null on the CPU
+  std::unique_ptr<DeviceGroup> group_;               ///< null on the CPU
   std::shared_ptr<ReplicaBarrier> replica_barrier_;  ///< only with sync_batchnorm
 };
 

@@ -167,9 +167,9 @@ TEST_F(RemoteFaults, WithoutLocksProcessesFetchForThemselvesAndSaySo) {
 }
 
 TEST_F(RemoteFaults, AServerThatIsAwayHoldsUpNoSignal) {
-  for (const Arguments& words : {Arguments{"inspect", "--plan"}, Arguments{"bench"},
-                                 Arguments{"train", "train.accumulate=2"},
-                                 Arguments{"train", "train.strategy=ddp"}}) {
+  for (const Arguments& words :
+       {Arguments{"inspect", "--plan"}, Arguments{"bench"},
+        Arguments{"train", "train.accumulate=2"}, Arguments{"train", "train.strategy=ddp"}}) {
     Arguments all{words[0], "imagenet-rrc", "data.reader=tar", "data.path=http://127.0.0.1:1/set/"};
     all.insert(all.end(), words.begin() + 1, words.end());
     if (words.back() != "train.strategy=ddp") all.push_back("loader.workers=1");

@@ -309,7 +309,8 @@ class Profile {
       model_->set_device(is_on_cpu(recipe_) ? threads_ : 0);
       for (const std::int64_t batch : batches_tried()) {
         say(fmt::format("the device alone, batch {}", batch));
-        const std::vector<std::string> alone{"loader.workers=0", fmt::format("loader.batch={}", batch)};
+        const std::vector<std::string> alone{"loader.workers=0",
+                                             fmt::format("loader.batch={}", batch)};
         RunFigures figures = run_child("device", alone, kShortRun);
         const double step = figures.update_s + figures.load_s;
         figures = run_child(

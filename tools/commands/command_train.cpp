@@ -239,8 +239,8 @@ class TrainCommand {
 
   void open_evaluation_set() {
     if (is_simulated(recipe_)) return;
-    eval_reader_ = open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size(),
-                             stops_at());
+    eval_reader_ =
+        open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size(), stops_at());
     if (resume_) check_archives(arguments_.run, eval_reader_->info(), !is_ddp(recipe_));
     eval_plan_ = augment::make_plan(recipe_, recipe_.eval_augment(), *eval_reader_);
     check_evaluation(*reader_, *eval_reader_, plan_->output(), eval_plan_->output());

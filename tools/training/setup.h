@@ -37,8 +37,8 @@ Recipe load_recipe(const std::vector<std::string>& arguments,
 /// may have been used.
 nlohmann::ordered_json plugins_json();
 
-/// Opens the data set's `split` as pipeline::open_data() does, with remarks on stderr. The program's
-/// own flag stops it. A run whose ranks agree on where to stop has StopAt::failure.
+/// Opens the data set's `split` as pipeline::open_data() does, with remarks on stderr. The
+/// program's own flag stops it. A run whose ranks agree on where to stop has StopAt::failure.
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
                                         std::size_t classes = 0,
                                         pipeline::StopAt at = pipeline::StopAt::once);

@@ -162,7 +162,7 @@ T atomicAdd(T* to, T value) {
   return before;
 }
 
-#define MILLRACE_LAUNCH(kernel, blocks, threads, stream, ...)                               \
-  (static_cast<void>(stream),                                                               \
+#define MILLRACE_LAUNCH(kernel, blocks, threads, stream, ...)                                     \
+  (static_cast<void>(stream),                                                                     \
    host_cuda::Grid::instance().run(static_cast<unsigned>(blocks), static_cast<unsigned>(threads), \
                                    [&] { kernel(__VA_ARGS__); }))
