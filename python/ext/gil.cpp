@@ -32,6 +32,8 @@ void begin_exit() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
+void exit_has_begun() noexcept { g_ending = true; }
+
 ReleasedGil::ReleasedGil() noexcept : state_(PyEval_SaveThread()) {
   ++g_released;
   ++t_released;
@@ -63,6 +65,7 @@ void bind_gil(nanobind::module_& module) {
     g_asking = 0;
   });
   module.def("begin_exit", &begin_exit);
+  module.def("exit_has_begun", &exit_has_begun);
 }
 
 }  // namespace millrace::python

@@ -51,6 +51,10 @@ bool is_ending() noexcept;
 /// the GIL, or asks for it. Call it with the GIL, which it releases, before the interpreter ends.
 void begin_exit();
 
+/// Makes is_ending() true on another thread than the one that ends the interpreter, which had begun
+/// before this module was loaded.
+void exit_has_begun() noexcept;
+
 /// Releases the GIL.
 class ReleasedGil {
  public:
@@ -79,7 +83,7 @@ class HeldGil {
   bool held_ = false;
 };
 
-/// Adds begin_exit() to the module.
+/// Adds begin_exit() and exit_has_begun() to the module.
 void bind_gil(nanobind::module_& module);
 
 }  // namespace millrace::python

@@ -105,6 +105,39 @@ def test_an_exit_handler_that_runs_later_can_join_a_thread():
     assert (done.returncode, done.stdout, done.stderr) == (0, "joined finally\n", "")
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_a_daemon_thread_that_imports_the_loader_while_the_interpreter_ends_is_told(late):
+    code = f"""
+        import atexit, sys, threading
+        going, made, told = threading.Event(), threading.Event(), threading.Event()
+
+        def wait_for_the_thread():
+            going.set()
+            print(told.wait(10) if {late} else made.wait(10), flush=True)
+
+        if {late}:  # is called after the package's own function
+            atexit.register(wait_for_the_thread)
+        import pymillrace as mr
+        if not {late}:
+            atexit.register(wait_for_the_thread)
+
+        def work():
+            going.wait()
+            try:
+                loader = mr.Loader("mnist-lenet", "data.reader=synthetic", "data.synthetic.channels=1", numpy=True)
+                while True:
+                    for batch in loader:
+                        made.set()
+            except SystemExit:
+                told.set()
+
+        threading.Thread(target=work, daemon=True).start()
+        sys.exit(3)
+    """
+    done = run(code)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "True\n", "")
+
+
 def test_an_exit_handler_that_runs_later_can_use_a_loader():
     done = run("""
         import atexit

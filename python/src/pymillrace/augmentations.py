@@ -10,11 +10,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any, overload
 
-from . import _core
+from . import _core, _exit
 from .arguments import shown
 from .errors import DataError, UsageError
 from .op import Op
 
+_exit.tell(_core)
 _NAME = re.compile("[a-z][a-z0-9_]*")
 _REACHES = ("pointwise", "global")
 _MOST_CAUSES = 16  # each keeps the frames of its function alive

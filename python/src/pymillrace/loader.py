@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from . import _core, augmentations, recipes
+from . import _core, _exit, augmentations, recipes
 from . import device as devices
 from .arguments import flag, shown, whole
 from .batch import Batch, Rest
@@ -534,6 +534,9 @@ def _warn() -> None:
     """Passes the pipeline's remarks on."""
     for text in _core.take_remarks():
         warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+_exit.tell(_core)
 
 
 @atexit.register
