@@ -14,7 +14,8 @@
 
 namespace millrace::pipeline {
 
-/// What the wish to stop ends.
+/// Where the wish to stop ends a read: at once, or only where it waits for a server that has
+/// failed.
 enum class StopAt { once, failure };
 
 /// Opens the data set's `split` as [data] says. Labels must be less than `classes`, or if that is
