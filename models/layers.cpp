@@ -170,6 +170,24 @@ struct ReducerHandle : torch::CustomClassHolder {
   std::shared_ptr<StatisticsReducer> reducer;
 };
 
+/// What backward needs of a synchronised forward pass.
+struct SavedForward {
+  Tensor input, weight, mean, inverse, count;
+  std::shared_ptr<StatisticsReducer> reducer;
+
+  void save(torch::autograd::AutogradContext* context) const {
+    context->save_for_backward({input, weight, mean, inverse, count});
+    context->saved_data["reducer"] =
+        c10::IValue::make_capsule(c10::make_intrusive<ReducerHandle>(reducer));
+  }
+  static SavedForward of(torch::autograd::AutogradContext* context) {
+    const auto saved = context->get_saved_variables();
+    const auto handle = context->saved_data["reducer"].toCapsule();
+    return {saved[0], saved[1], saved[2],
+            saved[3], saved[4], static_cast<const ReducerHandle&>(*handle).reducer};
+  }
+};
+
 /// Computes y = (x - mean) / deviation · weight + bias, where mean and deviation are functions of
 /// all participants' x. `mean`, `inverse` (1 / deviation) and `count` (values per channel, a vector
 /// of one) are float64.
@@ -179,9 +197,7 @@ class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
                         const Tensor& weight, const Tensor& bias, const Tensor& mean,
                         const Tensor& inverse, const Tensor& count,
                         std::shared_ptr<StatisticsReducer> reducer) {
-    context->save_for_backward({input, weight, mean, inverse, count});
-    context->saved_data["reducer"] =
-        c10::IValue::make_capsule(c10::make_intrusive<ReducerHandle>(std::move(reducer)));
+    SavedForward{input, weight, mean, inverse, count, std::move(reducer)}.save(context);
     const Tensor x = input.to(weight.scalar_type());
     const Tensor scale = beside(inverse * weight, x);
     return torch::addcmul(beside(bias, x), x - beside(mean, x), scale).to(input.scalar_type());
@@ -189,11 +205,7 @@ class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
-                 &count = saved[4];
-    const auto handle = context->saved_data["reducer"].toCapsule();
-    const auto& reducer = static_cast<const ReducerHandle&>(*handle).reducer;
+    const auto [input, weight, mean, inverse, count, reducer] = SavedForward::of(context);
 
     const Tensor dy = gradients[0].to(weight.scalar_type());
     const Tensor x = input.to(weight.scalar_type());
@@ -217,29 +229,23 @@ class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
   }
 };
 
-/// The same by ATen's kernels for synchronised batch norm, which exist for CUDA alone: one pass
-/// over the images for the statistics, one for the result, and as many backward. `mean` and
-/// `inverse` are f32, `count` i32.
+/// Computes what NormaliseTogether does by ATen's kernels for synchronised batch norm, which exist
+/// only for CUDA, in one pass over the images forward and two backward. `mean` and `inverse` have
+/// the weight's type, `count` is i32.
 class NormaliseTogetherOnCuda : public torch::autograd::Function<NormaliseTogetherOnCuda> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& input,
                         const Tensor& weight, const Tensor& bias, const Tensor& mean,
                         const Tensor& inverse, const Tensor& count,
                         std::shared_ptr<StatisticsReducer> reducer) {
-    context->save_for_backward({input, weight, mean, inverse, count});
-    context->saved_data["reducer"] =
-        c10::IValue::make_capsule(c10::make_intrusive<ReducerHandle>(std::move(reducer)));
+    SavedForward{input, weight, mean, inverse, count, std::move(reducer)}.save(context);
     if (input.numel() == 0) return torch::empty_like(input);
     return at::batch_norm_elemt(input, weight, bias, mean, inverse, kEps);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
-                 &count = saved[4];
-    const auto handle = context->saved_data["reducer"].toCapsule();
-    const auto& reducer = static_cast<const ReducerHandle&>(*handle).reducer;
+    const auto [input, weight, mean, inverse, count, reducer] = SavedForward::of(context);
 
     const bool is_empty = input.numel() == 0;
     const Tensor dy = gradients[0].contiguous(input.suggest_memory_format());

@@ -146,6 +146,12 @@ enum class RemoteFetch {
   ranges,     ///< the bytes of each sample when it is read, and nothing is kept
 };
 
+/// What a request to stop ends.
+enum class StopAt {
+  once,     ///< every transfer and wait
+  failure,  ///< waits for a server that has failed; transfers and waits that progress go on
+};
+
 /// `data.remote.*`: how a set behind http:// or https:// is fetched.
 struct RemoteOptions {
   RemoteFetch fetch = RemoteFetch::automatic;
@@ -156,10 +162,9 @@ struct RemoteOptions {
   /// Most samples between two that are needed at about the same time, in the set's order. A cache
   /// that cannot hold them is refused. UINT64_MAX: any two samples; 0: not checked.
   std::uint64_t reach = 0;
-  /// Ends what waits for a failing server once it is set. May be null; must outlive the reader.
+  /// The request to stop. May be null; must outlive the reader.
   const std::atomic<bool>* stop = nullptr;
-  /// Whether `stop` also ends what makes progress: transfers, and waits for another process's.
-  bool stop_at_once = true;
+  StopAt stop_at = StopAt::once;
 };
 
 /// `[data]`: which data set to open, and how.

@@ -237,7 +237,7 @@ class Fetch {
     HttpRequest request{wanted_.url};
     request.head = head_;
     request.stall = fetcher_.options_.stall;
-    if (fetcher_.options_.stop_at_once) request.stop = fetcher_.options_.stop;
+    if (fetcher_.options_.stop_at == StopAt::once) request.stop = fetcher_.options_.stop;
     request.closing = fetcher_.options_.closing;
     if (wanted_.part) {
       request.ranged = true;

@@ -145,7 +145,7 @@ struct FetchOptions {
   RetryOptions retry{};
   std::chrono::milliseconds stall{30'000};  ///< as HttpRequest's
   const std::atomic<bool>* stop = nullptr;  ///< ends a fetch soon after it is set; may be null
-  bool stop_at_once = true;  ///< false: `stop` ends only what a request's failure left
+  StopAt stop_at = StopAt::once;
   /// Ends a transfer soon after it is set; may be null.
   const std::atomic<bool>* closing = nullptr;
   /// Receives a warning at the first failure of a process. May be empty.

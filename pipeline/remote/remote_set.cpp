@@ -39,7 +39,7 @@ FetchOptions fetch_options(const DataOptions& options, const std::atomic<bool>* 
   fetch.stall = std::chrono::milliseconds(std::clamp<std::int64_t>(
       static_cast<std::int64_t>(options.remote.deadline_s * 250), 500, 30'000));
   fetch.stop = options.remote.stop;
-  fetch.stop_at_once = options.remote.stop_at_once;
+  fetch.stop_at = options.remote.stop_at;
   fetch.warn = options.warn;
   return fetch;
 }
@@ -47,7 +47,7 @@ FetchOptions fetch_options(const DataOptions& options, const std::atomic<bool>* 
 ShardCacheOptions cache_options(const DataOptions& options) {
   return {options.remote.cache.empty() ? default_shard_cache() : options.remote.cache,
           options.remote.cache_bytes, options.remote.deadline_s,
-          options.remote.stop_at_once ? options.remote.stop : nullptr, options.warn};
+          options.remote.stop_at == StopAt::once ? options.remote.stop : nullptr, options.warn};
 }
 
 /// Writes to a file that has its final length. libcurl hands out 16 KiB at most, which are

@@ -51,7 +51,7 @@ RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop
   if (const std::int64_t threads = recipe.integer("loader.io_threads"); threads > 0)
     remote.connections = static_cast<int>(threads);
   remote.stop = stop;
-  remote.stop_at_once = at == StopAt::once;
+  remote.stop_at = at;
   return remote;
 }
 

@@ -150,7 +150,7 @@ DataParallel::DataParallel(const StrategyOptions& options, bool separate,
     torch::Device device = torch_device();
     if (!device.is_cpu()) device.set_index(static_cast<c10::DeviceIndex>(replica));
     others_.push_back({device, make_replica(device), make_device_streams(device),
-                       Normalization(this->options(), device), add_counter(device)});
+                       Normalization(this->options(), device), add_replica(device)});
     if (separate_) continue;
     const auto own = others_.back().model->parameters();
     for (std::size_t i = 0; i < own.size(); ++i)

@@ -334,7 +334,7 @@ FinishedStep StepMarks::read(DeviceStreams& streams, std::uint64_t step) {
   const base::Clock::Ticks update =
       placed(Place::step) ? streams.time_of(at(Place::step)) : backward;
   finished.end = streams.time_of(at(Place::end));
-  if (is_one_graph_) finished.parts = DeviceParts{.graph = finished.end - finished.begin};
+  if (is_whole_graph_) finished.parts = DeviceParts{.graph = finished.end - finished.begin};
   if (!placed(Place::step)) return finished;
   DeviceParts parts;
   if (placed(Place::backward)) {
@@ -352,7 +352,7 @@ StepMarks& MarkRing::next() {
   StepMarks& marks = steps_[at_];
   at_ = (at_ + 1) % steps_.size();
   marks.placed_ = {};
-  marks.is_one_graph_ = false;
+  marks.is_whole_graph_ = false;
   return marks;
 }
 

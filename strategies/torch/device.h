@@ -136,8 +136,8 @@ class StepMarks {
   /// be left out.
   void place(DeviceStreams& streams, Place place);
   bool placed(Place place) const { return placed_[static_cast<std::size_t>(place)]; }
-  /// Says that one graph is the whole step, the optimizer's included: it ends where the step does.
-  void be_one_graph() { is_one_graph_ = true; }
+  /// Declares that one graph is the whole step, the optimizer's part included.
+  void set_whole_graph() { is_whole_graph_ = true; }
   bool reached() { return at(Place::end).reached(); }
   void wait() { at(Place::end).wait(); }
   /// Returns the step's times, once it has been reached. Parts are known where the mark between
@@ -151,7 +151,7 @@ class StepMarks {
 
   std::array<std::unique_ptr<DeviceMark>, kPlaces> marks_;  ///< made at their first use
   std::array<bool, kPlaces> placed_{};
-  bool is_one_graph_ = false;
+  bool is_whole_graph_ = false;
   friend class MarkRing;
 };
 

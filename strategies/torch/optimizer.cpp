@@ -197,17 +197,18 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_enabled(device_, before_);
 }
 
-GradScaler::GradScaler(bool enabled, const std::vector<torch::Device>& devices) {
-  const auto scalar = [](torch::Device device) {
-    return torch::TensorOptions(device).dtype(torch::kFloat32);
-  };
-  for (const torch::Device device : devices) ones_.push_back(torch::ones({}, scalar(device)));
+GradScaler::GradScaler(bool enabled, torch::Device device) {
+  add_device(device);
   if (!enabled) return;
-  scale_ = torch::full({}, 65536.f, scalar(devices.front()));
-  growth_ = torch::zeros({}, scalar(devices.front()).dtype(torch::kInt32));
+  scale_ = torch::full({}, 65536.f, torch::TensorOptions(device).dtype(torch::kFloat32));
+  growth_ = torch::zeros({}, torch::TensorOptions(device).dtype(torch::kInt32));
 }
 
-torch::Tensor GradScaler::begin_of_backward(const torch::Tensor& loss, double weight) const {
+void GradScaler::add_device(torch::Device device) {
+  ones_.push_back(torch::ones({}, torch::TensorOptions(device).dtype(torch::kFloat32)));
+}
+
+torch::Tensor GradScaler::root_gradient(const torch::Tensor& loss, double weight) const {
   if (scale_.defined()) {
     const torch::Tensor scale = scale_.to(loss.device());
     return weight == 1 ? scale : scale * weight;

@@ -108,14 +108,15 @@ class Autocast {
 /// gradients that are not finite (and skips that step), doubles after 2000 good steps.
 class GradScaler {
  public:
-  /// Scales only if `enabled` (f16 only). `devices`: those of the replicas; the scale lies on the
-  /// first.
-  GradScaler(bool enabled, const std::vector<torch::Device>& devices);
+  /// Scales only if `enabled` (f16 only).
+  GradScaler(bool enabled, torch::Device device);
+  /// Lets losses of further replicas lie on `device`.
+  void add_device(torch::Device device);
 
-  /// Returns what to begin the backward pass of `loss` with, so that gradients are those of
-  /// `weight` times the loss, and scaled. The loss itself needs no node for either, and a weight of
-  /// 1 no fill. The tensor is not to be written to.
-  torch::Tensor begin_of_backward(const torch::Tensor& loss, double weight) const;
+  /// Returns the gradient to start the backward pass of `loss` with: `weight`, times the scale.
+  /// Multiplying the loss instead would take two more kernels, and a weight of 1 needs none. The
+  /// tensor must not be written to.
+  torch::Tensor root_gradient(const torch::Tensor& loss, double weight) const;
   /// Divides the gradients by the scale. Returns a tensor that says whether a gradient was not
   /// finite; undefined if the scaler is off.
   torch::Tensor unscale(const std::vector<torch::Tensor>& gradients);

@@ -81,15 +81,6 @@ const StrategyOptions& checked(const StrategyOptions& options) {
   return options;
 }
 
-/// Returns the devices of the replicas, from `first` on.
-std::vector<torch::Device> devices_of(const StrategyOptions& options, torch::Device first) {
-  std::vector<torch::Device> all{first};
-  if (options.strategy == "data_parallel" && !first.is_cpu())
-    for (int replica = 1; replica < options.replicas; ++replica)
-      all.emplace_back(first.type(), static_cast<c10::DeviceIndex>(replica));
-  return all;
-}
-
 }  // namespace
 
 TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams)
@@ -112,7 +103,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
       normalization_(options_, device_),
       parameters_(model_->parameters()),
       optimizer_(make_optimizer(options_, trainable(*model_))),
-      scaler_(options_.amp == "f16", devices_of(options_, device_)),
+      scaler_(options_.amp == "f16", device_),
       ema_(*model_, options_.ema),
       train_loss_(torch::zeros({2}, torch::kDouble)),
       counters_(1, CorrectCounter(device_)),
@@ -236,8 +227,7 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
     if (marks_ != nullptr && options_.device_parts)
       marks_->place(*streams_, StepMarks::Place::backward);
   }
-  loss.backward(
-      scaler_.begin_of_backward(loss, mean ? 1 : 1 / static_cast<double>(window_samples)));
+  loss.backward(scaler_.root_gradient(loss, mean ? 1 : 1 / static_cast<double>(window_samples)));
   return loss.detach();
 }
 
@@ -312,7 +302,7 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, measure::Span
   const Loss loss = gradients(batch, place, spans);
   if (marks_ != nullptr && options_.device_parts && loss.value.defined()) {
     if (loss.updated)
-      marks_->be_one_graph();
+      marks_->set_whole_graph();
     else
       marks_->place(*streams_, StepMarks::Place::step);
   }

@@ -172,8 +172,11 @@ class TorchStrategy : public Strategy {
   torch::Device torch_device() const { return device_; }
   /// Returns the counter of the first replica on this process.
   CorrectCounter& counter() { return counters_.front(); }
-  /// Makes the counter of a further replica.
-  CorrectCounter& add_counter(torch::Device device) { return counters_.emplace_back(device); }
+  /// Takes losses of a further replica, and returns its counter.
+  CorrectCounter& add_replica(torch::Device device) {
+    scaler_.add_device(device);
+    return counters_.emplace_back(device);
+  }
   DeviceStreams* streams() { return streams_.get(); }
   /// Gives a batch back once the device has reached all marks, for strategies that split the batch
   /// themselves. The device's work on the step begins here.

@@ -391,7 +391,7 @@ TEST(RemoteFetch, AStopThatWaitsForFailuresLetsATransferEndAndNoFailureRepeat) {
   std::atomic<bool> stop{true};
   FetchOptions options = short_waits();
   options.stop = &stop;
-  options.stop_at_once = false;
+  options.stop_at = StopAt::failure;
   Fetcher fetcher(options, plain_access());
   TextTarget target;
   fetcher.fetch({Url::parse(server.url() + "/a"), content.size()}, target);

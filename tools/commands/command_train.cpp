@@ -336,13 +336,13 @@ class TrainCommand {
 
   /// Returns where reading may end. Ranks agree on where to stop, and the batches of an open
   /// optimizer step are completed: the trainer does both.
-  pipeline::StopAt stops_at() const {
+  StopAt stops_at() const {
     const bool anywhere = !is_ddp(recipe_) && recipe_.integer("train.accumulate") == 1;
-    return anywhere ? pipeline::StopAt::once : pipeline::StopAt::failure;
+    return anywhere ? StopAt::once : StopAt::failure;
   }
 
   void make_loader() {
-    options_.stop = stops_at() == pipeline::StopAt::once ? &interrupted() : nullptr;
+    options_.stop = stops_at() == StopAt::once ? &interrupted() : nullptr;
     options_.quarantine = quarantine_of(reader_->info().split);
     if (timeline_ != nullptr) {
       options_.timeline = timeline_->add_loader("train", options_.workers, options_.io_threads);

@@ -159,7 +159,7 @@ struct Rank {
   pid_t pid = 0;
   RankLines err;
   std::optional<int> status;  ///< status of waitpid(), once it has ended
-  bool told = false;          ///< this process has sent it a signal
+  bool signalled = false;     ///< by this process
 };
 
 /// Arguments for a rank's process.
@@ -340,7 +340,7 @@ class Launcher {
       constexpr int kLook = WSTOPPED | WNOHANG | WNOWAIT;
       if (!one.status && waitid(P_PID, static_cast<id_t>(one.pid), &info, kLook) == 0 &&
           info.si_pid == one.pid)
-        tell(one, SIGKILL);
+        send(one, SIGKILL);
     }
   }
 
@@ -359,11 +359,11 @@ class Launcher {
 
   void tell_all(int signal) {
     for (Rank& one : ranks_)
-      if (!one.status) tell(one, signal);
+      if (!one.status) send(one, signal);
   }
 
-  static void tell(Rank& one, int signal) {
-    one.told = true;
+  static void send(Rank& one, int signal) {
+    one.signalled = true;
     kill(one.pid, signal);
   }
 
@@ -375,7 +375,7 @@ class Launcher {
       const int status = *ranks_[rank].status;
       const bool own = WIFEXITED(status)
                            ? failed(status) && !errors_.relayed(static_cast<int>(rank))
-                           : !ranks_[rank].told;
+                           : !ranks_[rank].signalled;
       if (!own) continue;
       first_ = static_cast<int>(rank);
       return;

@@ -1,6 +1,7 @@
 // Answers for the program what setting up a pipeline asks of the process around it.
 #include <filesystem>
 
+#include "pipeline/setup/data_setup.h"
 #include "plugins/host/registry.h"
 #include "tools/plugins/grants.h"
 #include "tools/terminal/terminal.h"
@@ -41,7 +42,7 @@ nlohmann::ordered_json plugins_json() {
 }
 
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
-                                        std::size_t classes, pipeline::StopAt at) {
+                                        std::size_t classes, StopAt at) {
   return pipeline::open_data(recipe, split, classes, program_host(), &interrupted(), at);
 }
 

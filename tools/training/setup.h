@@ -12,7 +12,6 @@
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
 #include "millrace/transform.h"
-#include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/load_recipe.h"
 #include "strategies/control/rank.h"
 #include "strategies/trainer/strategy.h"
@@ -40,8 +39,7 @@ nlohmann::ordered_json plugins_json();
 /// Opens the data set's `split` as pipeline::open_data() does, with remarks on stderr. The
 /// program's own flag stops it. A run whose ranks agree on where to stop has StopAt::failure.
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
-                                        std::size_t classes = 0,
-                                        pipeline::StopAt at = pipeline::StopAt::once);
+                                        std::size_t classes = 0, StopAt at = StopAt::once);
 
 // Determines this process's rank in a distributed run.
 

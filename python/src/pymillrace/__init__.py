@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from . import _exit as _exit
+from . import _exit
 
 # Names of the package by the module that defines them; builtin_ops has the rest, which are made from declarations in
 # C++. Modules are imported on first use. tools/python_classes.py writes __init__.pyi from this.

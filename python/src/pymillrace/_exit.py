@@ -1,7 +1,7 @@
-"""Tells the extension module that the interpreter ends, also if a thread imports it only then.
+"""Tells the extension module that the interpreter is ending, also if a thread imports it only then.
 
-Python calls no function that is registered with atexit once it has begun to call them: a daemon thread that makes its
-first Loader at that time would ask an interpreter that is gone for its lock.
+Python ignores functions that are registered with atexit once it has begun to call them. Without this module, a daemon
+thread that makes its first Loader at that time would take the lock of an interpreter that no longer exists.
 """
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _began = False
 
 
 @atexit.register
-def _begin() -> None:
+def begin() -> None:
+    """Waits until no other thread of the extension module holds or takes the interpreter's lock; only the first time."""
     global _began
+    if _began:
+        return
     _began = True
     begin_exit = getattr(sys.modules.get(f"{__package__}._core"), "begin_exit", None)
     if begin_exit is not None:
@@ -22,6 +25,6 @@ def _begin() -> None:
 
 
 def tell(core: ModuleType) -> None:
-    """Is called by what has just imported the extension module."""
+    """Tells the extension module, just imported, if the exit has begun."""
     if _began:
         core.exit_has_begun()

@@ -542,7 +542,7 @@ _exit.tell(_core)
 @atexit.register
 def _close_all() -> None:
     """Ends the threads before the interpreter does; a forked child has none."""
-    _core.begin_exit()
+    _exit.begin()
     for loader in list(_open_loaders):
         if loader._process == os.getpid():
             with contextlib.suppress(RunError):  # a thread that did not come back in time uses it

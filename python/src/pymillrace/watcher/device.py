@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from random import Random
 from typing import Any
 
 MOST_PENDING = 4096  # pairs whose events have not completed; more are not measured
@@ -37,7 +38,7 @@ class DeviceGaps:
         self._free: list[Any] = []
         self._failed = False
         self._left = self._stands_for = 1  # waits to the next that is measured, and from the last one to it
-        self._measured, self._draw = 0, 1
+        self._tried, self._random = 0, Random(1)
 
     def next_begins(self) -> None:
         self._begin = None
@@ -73,12 +74,8 @@ class DeviceGaps:
 
     def _next(self) -> None:
         """Draws the next wait to measure."""
-        self._measured += 1
-        distance = 1
-        if self._measured >= ALL_OF:
-            self._draw = (1103515245 * self._draw + 12345) % (1 << 31)
-            distance = 1 + (self._draw >> 16) % LONGEST
-        self._left = self._stands_for = distance
+        self._tried += 1
+        self._left = self._stands_for = 1 if self._tried < ALL_OF else self._random.randint(1, LONGEST)
 
     def collect(self) -> None:
         """Adds up the pairs that have completed, up to the first that has not."""
