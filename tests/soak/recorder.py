@@ -205,11 +205,14 @@ class Recorder(Group):
                 expected, code = expected[:len(lines)], 9
         elif number is not None and lines != expected:  # none is expected after the end
             wrong.append(f"{number.name} did not arrive")
+        if code == 9 and lines == self.expected and too_late(ended):
+            code = ENDS[words[3]]
         if lines != expected:
             wrong.append(f"printed {lines}, expected {expected}")
         if ended.code is not None and ended.code != code:
             wrong.append(f"exit code {ended.code}, expected {code}")
-        return wrong + extra(ended, words[3] == "error" and code == 1)
+        raised = (words[3] == "error" and code == 1) + (number == signal.SIGTERM and bool(too_late(ended)))
+        return wrong + extra(ended, raised)
 
     def interrupted(self, draw, case, command, env):
         """Presses Ctrl-C on a terminal of its own."""
@@ -249,8 +252,14 @@ def refused(ended):
     return ended.code == 2 and not ended.out and re.fullmatch(r"pymillrace: .*choose another .*\n?", ended.text())
 
 
-def extra(ended, raised=False):
-    """Returns what is on stderr besides one traceback that the script itself raised, and a few lines of watch."""
+def too_late(ended):
+    """Returns whether the script's handler ran in a function of atexit, where Python prints what it raises and goes on:
+    so it does in a script's own functions of atexit."""
+    return re.search(r"Exception ignored in atexit callback.*\nTraceback (.*\n)+SystemExit: 9\n", ended.text())
+
+
+def extra(ended, raised=0):
+    """Returns what is on stderr besides the tracebacks that the script itself raised, and a few lines of watch."""
     text = ended.text()
     wrong = []
     if text.count("Traceback (most") > raised:
