@@ -3,12 +3,11 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
-#include <deque>
-
 #include "millrace/error.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/single.h"
 #include "tests/torch/fake_device.h"
+#include "tests/torch/steps_in_flight.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace::train {
@@ -72,26 +71,15 @@ TEST(DeviceStreams, AQueueChangesNoNumber) {
   }
 }
 
-/// Submits and reads steps as the queue does, `inflight` of them in flight, with the marks of a
-/// ring for `room`. Returns the number of marks that were placed again too early.
+/// Returns the number of marks of a ring for `room` steps that were placed again too early, with
+/// `inflight` of them in flight.
 int early_marks(int inflight, int room) {
   testing::TestPartResultArray results;
   const testing::ScopedFakeTestPartResultReporter reporter(
       testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
   DeviceCalls calls;
   FakeStreams streams(calls);
-  MarkRing ring(room);
-  std::deque<StepMarks*> queued;
-  for (std::uint64_t step = 0; step < 20; ++step) {
-    if (queued.size() == static_cast<std::size_t>(inflight)) {
-      queued.front()->wait();
-      queued.front()->read(streams, step);
-      queued.pop_front();
-    }
-    queued.push_back(&ring.next());
-    queued.back()->place(streams, StepMarks::Place::begin);
-    queued.back()->place(streams, StepMarks::Place::end);
-  }
+  test::mark_steps(streams, inflight, room);
   return results.size();
 }
 
@@ -103,24 +91,14 @@ TEST(DeviceStreams, ARingOfMarksIsLargeEnough) {
   }
 }
 
-/// Sends a number per step likewise. Returns the numbers that were changed before they were copied.
+/// Returns the number of numbers that were likewise changed before they were copied.
 int early_numbers(int inflight, int room) {
   testing::TestPartResultArray results;
   const testing::ScopedFakeTestPartResultReporter reporter(
       testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
   DeviceCalls calls;
   FakeStreams streams(calls);
-  StagedNumbers numbers(room);
-  torch::Tensor there = torch::zeros({});
-  std::deque<std::unique_ptr<DeviceMark>> queued;
-  for (int step = 0; step < 20; ++step) {
-    if (queued.size() == static_cast<std::size_t>(inflight)) {
-      queued.front()->wait();
-      queued.pop_front();
-    }
-    numbers.send(streams, step, there);
-    queued.push_back(streams.mark());
-  }
+  test::send_numbers(streams, inflight, room, torch::zeros({}));
   return results.size();
 }
 
