@@ -22,16 +22,18 @@ inline std::vector<train::FinishedStep> mark_steps(
   train::MarkRing ring(room);
   std::deque<train::StepMarks*> queued;
   std::vector<train::FinishedStep> finished;
+  const auto read_oldest = [&] {
+    queued.front()->wait();
+    finished.push_back(queued.front()->read(streams, finished.size()));
+    queued.pop_front();
+  };
   for (int step = 0; step < kSteps; ++step) {
-    if (queued.size() == static_cast<std::size_t>(inflight)) {
-      queued.front()->wait();
-      finished.push_back(queued.front()->read(streams, finished.size()));
-      queued.pop_front();
-    }
+    if (inflight > 0 && queued.size() == static_cast<std::size_t>(inflight)) read_oldest();
     queued.push_back(&ring.next());
     queued.back()->place(streams, Place::begin);
     work();
     queued.back()->place(streams, Place::end);
+    if (inflight == 0) read_oldest();
   }
   return finished;
 }
