@@ -98,6 +98,39 @@ TEST(JpegDamage, CodedData) {
   expect_refused(bad, "jpeg: Huffman table 0x02 was not defined");
 }
 
+/// Returns the file without its segments with this marker.
+Bytes without(Bytes file, int marker) {
+  for (std::size_t at = 2; file[at + 1] != 0xda;) {
+    const std::size_t behind = at + 2 + file[at + 2] * 256u + file[at + 3];
+    if (file[at + 1] == marker)
+      file.erase(file.begin() + static_cast<std::ptrdiff_t>(at),
+                 file.begin() + static_cast<std::ptrdiff_t>(behind));
+    else
+      at = behind;
+  }
+  return file;
+}
+
+/// libjpeg would take those of the image before, whichever that was.
+TEST(JpegDamage, TablesOfAnotherImageAreNotTaken) {
+  const Bytes whole = jpeg({}), motion = without(whole, 0xc4);
+  expect_refused(without(whole, 0xdb), "jpeg: Quantization table 0x00 was not defined");
+  // Frames of Motion JPEG have no Huffman tables: they are those of the standard.
+  const auto pixels_after = [&](const std::vector<Bytes>& before) {
+    DecodeScratch scratch;
+    for (const Bytes& file : before) scratch.decode(file, 3, kMaxPixels);
+    return test::pixels_of(scratch.decode(motion, 3, kMaxPixels));
+  };
+  const Bytes alone = pixels_after({});
+  DecodeScratch scratch;
+  EXPECT_EQ(alone, test::pixels_of(scratch.decode(whole, 3, kMaxPixels)));
+  const Bytes other = jpeg({.progressive = true});  // has tables of its own
+  EXPECT_EQ(pixels_after({other}), alone);
+  EXPECT_EQ(pixels_after({whole, other, other}), alone);
+  // Images take the memory of tables again.
+  EXPECT_EQ(pixels_after(std::vector<Bytes>(20, other)), alone);
+}
+
 TEST(JpegDamage, RestartMarkers) {
   const Bytes good = jpeg({.restart_blocks = 2});
   const std::size_t second = find_marker(good, 0xd1);

@@ -17,6 +17,16 @@
 
 namespace millrace::pipeline {
 
+/// Memory for the tables of one image. libjpeg keeps tables for images that have none of their own,
+/// by which such an image's pixels would depend on which one the thread has decoded before.
+struct JpegTables {
+  JQUANT_TBL quantization[NUM_QUANT_TBLS];
+  JHUFF_TBL huffman[2 * NUM_HUFF_TBLS];
+  int quantizations, huffmans;  ///< that are in use
+  /// libjpeg's own allocator.
+  void* (*allocate)(j_common_ptr codec, int pool, std::size_t size);
+};
+
 struct JpegContext {
   jpeg_decompress_struct codec;
   jpeg_error_mgr errors;
@@ -38,6 +48,7 @@ struct JpegContext {
   std::int32_t width, height;
   std::int32_t grain;  ///< width in pixels of a column of blocks of all components
 
+  JpegTables tables;
   Buffer row;  ///< holds rows that cannot be written in place
 
   bool only_libjpeg;  ///< what use_libjpeg() set

@@ -19,6 +19,7 @@
 #include <iterator>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "millrace/buffer.h"
 #include "millrace/exif.hpp"
@@ -134,6 +135,25 @@ void on_progress(j_common_ptr codec) {
   return TRUE;
 }
 
+/// Replaces libjpeg's allocator: has memory for the tables of an image.
+void* allocate(j_common_ptr codec, int pool, std::size_t size) {
+  JpegTables& tables = context_of(codec).tables;
+  static_assert(sizeof(JQUANT_TBL) != sizeof(JHUFF_TBL));
+  if (pool == JPOOL_PERMANENT && size == sizeof(JQUANT_TBL) &&
+      tables.quantizations < NUM_QUANT_TBLS)
+    return &tables.quantization[tables.quantizations++];
+  if (pool == JPOOL_PERMANENT && size == sizeof(JHUFF_TBL) && tables.huffmans < 2 * NUM_HUFF_TBLS)
+    return &tables.huffman[tables.huffmans++];
+  return tables.allocate(codec, pool, size);
+}
+
+void forget_tables(JpegContext& context) {
+  for (JQUANT_TBL*& table : context.codec.quant_tbl_ptrs) table = nullptr;
+  for (JHUFF_TBL*& table : context.codec.dc_huff_tbl_ptrs) table = nullptr;
+  for (JHUFF_TBL*& table : context.codec.ac_huff_tbl_ptrs) table = nullptr;
+  context.tables.quantizations = context.tables.huffmans = 0;
+}
+
 int sniff(const std::uint8_t* bytes, std::size_t size) {
   return size >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
 }
@@ -154,6 +174,7 @@ void* open(const void*) {
   }
   jpeg_create_decompress(&context->codec);
   jpeg_set_marker_processor(&context->codec, JPEG_APP0 + 1, on_app1);
+  context->tables.allocate = std::exchange(context->codec.mem->alloc_small, allocate);
   context->progress.progress_monitor = on_progress;
   context->codec.progress = &context->progress;
   return context;
@@ -191,6 +212,7 @@ void check_size(jpeg_decompress_struct& codec, std::size_t size) {
 void start(Context& context, const std::uint8_t* bytes, std::size_t size) {
   jpeg_decompress_struct& codec = context.codec;
   context.orientation = 0;
+  forget_tables(context);
   jpeg_mem_src(&codec, bytes, size);
   jpeg_read_header(&codec, TRUE);
   check_size(codec, size);
