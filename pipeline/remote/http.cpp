@@ -129,7 +129,8 @@ std::optional<double> retry_after_s(std::string_view text, std::int64_t now) {
 // Performs a request.
 namespace {
 
-/// Fewest bytes per HttpRequest::stall.
+/// Fewest bytes of a body per HttpRequest::stall. Lines of the header are no progress: a server may
+/// send interim answers (1xx) without end.
 constexpr std::uint64_t kLeastBytes = 1024;
 /// Longest wait between two looks at `stop`.
 constexpr int kPoll_ms = 50;
@@ -176,9 +177,10 @@ HttpResult::Kind kind_of(CURLcode code) {
 struct Transfer {
   const HttpSink& sink;
   HttpHeader header{};
-  bool begun = false;    ///< the sink has seen the header
-  bool accepted = true;  ///< the sink has not ended the request
-  std::uint64_t bytes = 0;
+  bool begun = false;          ///< the sink has seen the header
+  bool accepted = true;        ///< the sink has not ended the request
+  bool in_header = false;      ///< lines have come, the last one not yet
+  std::uint64_t bytes = 0;     ///< of the body
   std::exception_ptr error{};  ///< kept from passing through libcurl
 
   bool begin() {
@@ -192,9 +194,10 @@ struct Transfer {
 
 std::size_t on_header(char* line, std::size_t size, std::size_t count, void* data) {
   auto& transfer = *static_cast<Transfer*>(data);
-  transfer.bytes += size * count;
   try {
-    add_header_line(transfer.header, {line, size * count});
+    const std::string_view text(line, size * count);
+    add_header_line(transfer.header, text);
+    transfer.in_header = text != "\r\n" || transfer.header.status < 200;
   } catch (...) {
     transfer.error = std::current_exception();
     return 0;
@@ -338,8 +341,11 @@ HttpResult HttpClient::perform(const HttpRequest& request, const HttpSink& sink)
     if (code == CURLE_OK) transfer.begin();  // an answer without a body
     if (!transfer.accepted) result.kind = HttpResult::Kind::refused;
   } else if (result.kind == HttpResult::Kind::stalled) {
-    result.reason = fmt::format("less than {} bytes came within {:.3g} s", kLeastBytes,
-                                static_cast<double>(request.stall.count()) * 1e-3);
+    const double seconds = static_cast<double>(request.stall.count()) * 1e-3;
+    result.reason =
+        transfer.in_header
+            ? fmt::format("the answer's header had not ended after {:.3g} s", seconds)
+            : fmt::format("less than {} bytes came within {:.3g} s", kLeastBytes, seconds);
   }
   curl().multi_remove_handle(connection->multi, connection->easy);
   if (transfer.error) std::rethrow_exception(transfer.error);

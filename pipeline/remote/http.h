@@ -69,7 +69,7 @@ struct HttpRequest {
   std::string method{};                                        ///< another one than GET or HEAD
   bool direct = false;                                         ///< never through a proxy
   std::vector<std::pair<std::string, std::string>> headers{};  ///< further ones
-  std::chrono::milliseconds stall{30'000};     ///< fails if less than 1 KiB comes within this time
+  std::chrono::milliseconds stall{30'000};     ///< fails if less than 1 KiB of body comes within it
   const std::atomic<bool>* stop = nullptr;     ///< fails soon after it is set; may be null
   const std::atomic<bool>* closing = nullptr;  ///< fails soon after it is set; may be null
   std::uint64_t authorized_by = 0;             ///< state of the Access that completed the request

@@ -177,6 +177,10 @@ bool FaultServer::send_object(int client, const std::string& request, const std:
     case Fault::redirect:
     case Fault::to_nowhere:
       return refuse("302 Found", fmt::format("Location: {}\r\n", path).c_str());
+    case Fault::hints:
+      while (!stop_.load() && send_all(client, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"))
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return false;
     case Fault::garbage:
       send_all(client, fmt::format("{}\r\n\r\n", std::string(200, '\x01')));
       return false;

@@ -33,11 +33,12 @@ enum class Fault {
   weak_etag,      ///< cuts, and sends a weak ETag
   redirect,       ///< 302 to the same host
   last_recoverable = redirect,
-  longer,     ///< announces more bytes than there are
-  encoded,    ///< Content-Encoding: gzip
-  missing,    ///< 404
-  denied,     ///< 403
-  to_nowhere  ///< redirects in a circle
+  longer,      ///< announces more bytes than there are
+  encoded,     ///< Content-Encoding: gzip
+  missing,     ///< 404
+  denied,      ///< 403
+  to_nowhere,  ///< redirects in a circle
+  hints        ///< sends interim answers, 5 KB/s, until the client leaves
 };
 
 class FaultServer {

@@ -328,6 +328,29 @@ TEST(RemoteFetch, BytesThatComeAgainAreNoProgress) {
   EXPECT_LT(server.requests().size(), 64u);
 }
 
+/// libcurl ends at 300 KB of header lines, after a minute here.
+TEST(RemoteFetch, AHeaderThatDoesNotEndIsNoProgress) {
+  FaultServer server;
+  server.put("/a", "content");
+  server.fail("/a", {Fault::hints}, true);
+  FakeClock clock;
+  FetchOptions options = short_waits(std::chrono::milliseconds(300));
+  options.retry.deadline_s = 0.1;
+  Fetcher fetcher(options, plain_access(), clock);
+  TextTarget target;
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    fetcher.fetch({Url::parse(server.url() + "/a")}, target);
+    ADD_FAILURE() << "arrived";
+  } catch (const FetchError& error) {
+    EXPECT_EQ(error.kind, FetchError::Kind::unreachable);
+    EXPECT_NE(std::string(error.what()).find("the answer's header had not ended after 0.3 s"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
 TEST(RemoteFetch, AFetchThatNobodyWaitsForGoesOnOnlyWithProgress) {
   FaultServer server;
   const std::string content = content_of(3, 300'000);
