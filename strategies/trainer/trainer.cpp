@@ -162,7 +162,7 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
   epoch_since_ = spans_.ticks();
   observer_.epoch(record);
   if (!complete) return;
-  if (!position_.evaluation_due) position_.epoch_images = 0;
+  if (!position_.evaluation_due) position_.closed_images = std::exchange(position_.epoch_images, 0);
   position_.train_counts = {};
   checkpoint(best);
 }

@@ -26,6 +26,8 @@ struct Position {
   std::uint64_t steps = 0;         ///< batches done, over all epochs
   std::uint64_t images = 0;        ///< samples of those batches
   std::uint64_t epoch_images = 0;  ///< samples of the open epoch
+  /// Samples of the last epoch that was closed, for a run that has to record it again; 0: unknown.
+  std::uint64_t closed_images = 0;
   double best_top1 = -1;           ///< best of the evaluations so far; -1: none
   bool evaluation_due = false;     ///< the evaluation after the last step was interrupted
   double train_loss = 0;           ///< if so, loss of the epoch that it belongs to

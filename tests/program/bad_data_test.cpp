@@ -167,6 +167,18 @@ TEST_F(BadFolder, SkipGoesOnWithoutIt) {
   }
 }
 
+TEST_F(BadFolder, AnEpochThatIsRecordedAgainHasTheSamplesItHad) {
+  cut(photo("bee/12.jpg"), 0.5);
+  ASSERT_TRUE(succeeded(run(train("run", {"loader.on_error=skip"}))));
+  const auto epochs = parse_json_lines(read_file(in("run") / "metrics.jsonl"));
+  fs::remove(in("run") / "summary.json");  // as if killed before it was written
+  ASSERT_TRUE(succeeded(run({"train", "--resume", "--run", in("run").string()})));
+  const auto again = parse_json_lines(read_file(in("run") / "metrics.jsonl"));
+  ASSERT_EQ(again.size(), epochs.size());
+  EXPECT_EQ(again.back()["images"], kAll - 1);
+  EXPECT_EQ(again.back()["train_top1"], epochs.back()["train_top1"]);
+}
+
 TEST_F(BadFolder, ReplaceGoesOnWithAnother) {
   cut(photo("bee/12.jpg"), 0.5);
   ASSERT_TRUE(succeeded(run(train("run", {"loader.on_error=replace", "train.epochs=2"}))));

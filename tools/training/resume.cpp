@@ -87,6 +87,7 @@ void save_position(const train::Position& position, const fs::path& folder) {
   Json json{{"steps", position.steps},
             {"images", position.images},
             {"epoch_images", position.epoch_images},
+            {"closed_images", position.closed_images},
             {"best_top1", position.best_top1},
             {"evaluation_due", position.evaluation_due},
             {"train_loss", position.train_loss},
@@ -119,6 +120,7 @@ SavedPosition read_position(const fs::path& folder) {
         .steps = json.at("steps"),
         .images = json.at("images"),
         .epoch_images = json.at("epoch_images"),
+        .closed_images = json.value("closed_images", std::uint64_t{0}),
         .best_top1 = json.at("best_top1"),
         .evaluation_due = json.at("evaluation_due"),
         .train_loss = number_at(json, "train_loss"),
@@ -279,7 +281,9 @@ bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
   if (study::state_of(study::read_json(run_ / "summary.json")) == "finished") return true;
   if (!position_.epoch_open()) {
     position_.evaluation_due = true;
-    position_.epoch_images = epoch_samples;
+    // Samples that failed are not among those of the epoch. Older checkpoints do not know.
+    position_.epoch_images =
+        position_.closed_images > 0 ? position_.closed_images : epoch_samples;
   }
   return false;
 }
