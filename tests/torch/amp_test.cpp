@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "strategies/torch/single.h"
 #include "tests/torch/formula.h"
+#include "tests/torch/golden.h"
 #include "tests/torch/model_formula.h"
 
 namespace millrace::train {
@@ -209,8 +209,7 @@ constexpr double kLossTolerance = 2e-4;
 constexpr double kRoundingOfAnOp = 0x2p-8;
 
 TEST(GoldenAmp, FollowsPyTorchOfAnotherProcessor) {
-  std::ifstream in(MILLRACE_SOURCE_DIR "/tests/golden/training.json");
-  const json expected = json::parse(in)["bf16"];
+  const json expected = test::read_golden("training.json")["bf16"];
   const std::map<std::string, int> ops{
       {"conv1", 5}, {"conv2", 4}, {"fc1", 3}, {"fc2", 2}, {"fc3", 1}};
 

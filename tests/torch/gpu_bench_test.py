@@ -61,7 +61,8 @@ def can_hide():
 
 class Pack(Folder):
     def run_closed(self, out, words):
-        """Runs a command where the build folder and the libraries of this system that the pack brings are hidden."""
+        """Runs a command where the build folder, the tests and the libraries of this system that the pack brings are
+        hidden."""
         if not can_hide():
             print("THE PACK IS NOT TESTED IN A CLOSED ROOT: unshare --mount is not permitted", file=sys.stderr)
             return subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
@@ -70,7 +71,7 @@ class Pack(Folder):
         hidden = {path for path in hidden if not path.is_relative_to(out)}
         self.assertGreater(len(hidden), 5)
         (self.folder / "nothing").write_text("")
-        command = hide([args.build, *hidden], self.folder / "nothing") + " && exec " + shlex.join(map(str, words))
+        command = hide([args.build, args.source / "tests", *hidden], self.folder / "nothing") + " && exec " + shlex.join(map(str, words))
         return subprocess.run(["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, check=False)
 
     def test_runs_dry_by_itself(self):

@@ -2,11 +2,11 @@
 // running statistics, from weights that both languages compute from the names.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "models/registry.h"
+#include "tests/torch/golden.h"
 #include "tests/torch/model_formula.h"
 
 namespace millrace::train {
@@ -17,10 +17,7 @@ using test::fill_by_name;
 using test::formula_tensor;
 
 const json& golden() {
-  static const json all = [] {
-    std::ifstream in(MILLRACE_SOURCE_DIR "/tests/golden/models.json");
-    return json::parse(in);
-  }();
+  static const json all = test::read_golden("models.json");
   return all;
 }
 

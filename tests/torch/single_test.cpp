@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "models/weights.h"
 #include "strategies/trainer/trainer.h"
 #include "tests/torch/formula.h"
+#include "tests/torch/golden.h"
 #include "tests/torch/native_grid.h"
 #include "tests/torch/temp_folder.h"
 
@@ -30,10 +30,7 @@ using test::formula;
 using test::formula_loader;
 using test::TempFolder;
 
-nlohmann::json golden() {
-  std::ifstream in(MILLRACE_SOURCE_DIR "/tests/golden/lenet_losses.json");
-  return nlohmann::json::parse(in);
-}
+nlohmann::json golden() { return test::read_golden("lenet_losses.json"); }
 
 /// Sets the weights that the golden losses start from.
 void fill_by_formula(torch::nn::Module& model) {

@@ -2,10 +2,10 @@
 // Faithful training; tests/golden/make_training.py). amp_test.cpp tests mixed precision.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "strategies/torch/single.h"
+#include "tests/torch/golden.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace::train {
@@ -14,10 +14,7 @@ namespace {
 using nlohmann::json;
 
 const json& golden() {
-  static const json all = [] {
-    std::ifstream in(MILLRACE_SOURCE_DIR "/tests/golden/training.json");
-    return json::parse(in);
-  }();
+  static const json all = test::read_golden("training.json");
   return all;
 }
 
