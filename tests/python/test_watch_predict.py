@@ -112,7 +112,11 @@ def test_persistent_workers_save_the_start_of_later_epochs():
     record = predict.predictions(SETUP, 100.0, 1.0)
     record["rows"] += [row | {"ratio": 9.0, "images_per_s": 90.0}]
     assert predict.best(record)["overrides"] == {"persistent_workers": True}
-    assert "start-up of 2.00 s" in predict.lines(record)[-1]
+    lines = predict.lines(record)
+    assert "start-up of 2.00 s" in lines[-1]
+    # Its base stands above it: 90 images/s, +800%.
+    before, own = next((lines[i - 1], lines[i]) for i in range(len(lines)) if lines[i].startswith("persistent_workers"))
+    assert before.split()[-1] == "10" and own.split()[1:3] == ["90", "+800%"], lines
     assert predict.persistent_rows([epoch(80, 6.0, 5.0, 3.0)], 99.0) == []  # there is no second start
     assert predict.persistent_rows([epoch(80, 6.0, 5.0, 3.0), epoch(0, 1.0, 0.0, 1.0)], 99.0) == []
 

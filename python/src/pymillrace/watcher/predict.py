@@ -331,15 +331,17 @@ def lines(record: dict[str, Any]) -> list[str]:
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value:,.0f}"
 
-    wide = max([25, *(len(row["change"]) for row in record["rows"])]) + 1
+    wide = max([26, *(len(row["change"]) for row in record["rows"])]) + 1
     text = [f"{'what if':<{wide}}{'images/s':>10}{'change':>9}{'loader alone':>14}",
             f"{'as it ran':<{wide}}{number(record['images_per_s']):>10}{'':>9}"
             f"{number(record['loader_images_per_s']):>14}"]
     for row in record["rows"]:
+        if "saved_s_per_epoch" in row:  # of another base, with the start-up of workers
+            text.append(f"{'whole epochs, as they ran':<{wide}}{number(row['images_per_s'] / row['ratio']):>10}")
         change = "" if row["loading_only"] else "?" if row["ratio"] is None else f"{100 * (row['ratio'] - 1):+.0f}%"
         text.append(f"{row['change']:<{wide}}{number(row['images_per_s']):>10}{change:>9}"
                     f"{number(row['loader_images_per_s']):>14}")
-    text += [f"{row['change']}: of whole epochs, whose start-up of {row['saved_s_per_epoch']:.2f} s it saves"
+    text += [f"{row['change']}: saves the start-up of {row['saved_s_per_epoch']:.2f} s in each epoch"
              for row in record["rows"] if "saved_s_per_epoch" in row]
     if any(row["ratio"] is None for row in record["rows"]):
         text.append("?: not predicted; pymillrace what-if --verify measures it")
