@@ -171,13 +171,24 @@ void Peers::meet() {
                    "start the missing ones, or allow more time: train.timeout");
 }
 
+template <class Call>
+auto Peers::with_store(const Call& call) const {
+  try {
+    return call();
+  } catch (const c10::Error& error) {
+    throw RunError("rank " + std::to_string(info_.rank) + " has lost rank 0 at " + place_of(info_) +
+                       ": " + first_line(error),
+                   "rank 0 has probably ended: see what it said");
+  }
+}
+
 std::string Peers::get(const std::string& key) const {
-  const std::vector<std::uint8_t> value = store_->get(key);
+  const std::vector<std::uint8_t> value = with_store([&] { return store_->get(key); });
   return {value.begin(), value.end()};
 }
 
 void Peers::set(const std::string& key, const std::string& value) const {
-  store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+  with_store([&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
 }
 
 void Peers::sum(torch::Tensor& values) const {
@@ -216,7 +227,8 @@ void Peers::wait_for(std::uint64_t count) const {
   const auto until = std::chrono::steady_clock::now() + timeout_;
   for (int other = 1; other < info_.world; ++other) {
     const std::string key = "count/" + std::to_string(other);
-    while (!store_->check({key}) || std::stoull(get(key)) < count) {
+    const auto is_there = [&] { return store_->check({key}); };
+    while (!with_store(is_there) || std::stoull(get(key)) < count) {
       if (std::chrono::steady_clock::now() >= until)
         throw RunError("rank " + std::to_string(other) +
                            " has not written its records up to step " + std::to_string(count) +

@@ -42,6 +42,8 @@ class Peers {
   void broadcast(const std::vector<torch::Tensor>& tensors) const;
   /// Returns every rank's text, by rank. All must call it in the same order.
   std::vector<std::string> gather(const std::string& mine);
+  // What follows throws RunError if rank 0 is gone.
+
   /// Returns rank 0's text on all ranks.
   std::string tell(const std::string& text);
   /// Sets this rank's count, which only rises. Any thread may call it.
@@ -53,6 +55,9 @@ class Peers {
  private:
   std::string get(const std::string& key) const;
   void set(const std::string& key, const std::string& value) const;
+  /// Runs a call to the store. Throws RunError if rank 0, which serves it, is gone.
+  template <class Call>
+  auto with_store(const Call& call) const;
   void meet();
 
   RankInfo info_;

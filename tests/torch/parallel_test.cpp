@@ -460,5 +460,33 @@ TEST(Parallel, ARankThatDoesNotWriteItsRecordsIsNamed) {
   EXPECT_EQ(said, "rank 1 has not written its records up to step 5 within 3 s");
 }
 
+/// The store's own error is a page of addresses.
+TEST(Parallel, ARankThatHasLostTheFirstOneSaysSoInALine) {
+  test::prepare_environment();
+  const int port = test::free_port();
+  std::string said;
+  const auto rank = [&](int number) {
+    Peers peers({.rank = number,
+                 .world = 2,
+                 .local_rank = number,
+                 .local_world = 2,
+                 .master_port = port,
+                 .launcher = "threads"},
+                nullptr, std::chrono::seconds(20));
+    if (number == 0) return;
+    try {
+      peers.gather("here");  // rank 0 never answers: it leaves, and the store with it
+    } catch (const RunError& error) {
+      said = error.what();
+    }
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  const std::string begin = "rank 1 has lost rank 0 at 127.0.0.1:" + std::to_string(port) + ": ";
+  EXPECT_TRUE(said.starts_with(begin)) << said;
+  EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace millrace::train
