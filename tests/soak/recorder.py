@@ -63,6 +63,8 @@ CALLS = (("write", "steps.csv"), ("write", "metrics.jsonl"), ("openat", "steps.c
          ("ftruncate", "workers1.records"), ("fallocate", "workers1.records"), ("mmap", "workers1.records"),
          ("fsync", "summary.json"), ("unlink", "workers1.records"), ("newfstatat", ""))
 FORWARDED = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT", "SIGCONT")
+# What the script's handler raises where Python cannot pass it on: in a destructor, in a function of atexit.
+IGNORED = re.compile(r"Exception ignored in.*\nTraceback (?:.*\n)+?SystemExit: 9\n")
 FAULTS = (
     "errors",
     "errors",
@@ -172,10 +174,11 @@ class Recorder(Group):
             elif fault == "script killed":
                 for pid in program.children_of(child.pid):
                     os.kill(pid, signal.SIGKILL)
-            else:
+            elif fault == "removed":
                 shutil.rmtree(run, ignore_errors=True)
-                if fault == "replaced":
-                    run.write_text("a file")
+            elif run.is_dir():
+                run.rename(case / "moved")  # removing it would take a while, in which it gets new files
+                run.write_text("a file")
         ended = child.wait(LIMIT_S)
         if fault in ("errors", "small disk", "not a folder") and refused(ended):
             return story, []
@@ -185,7 +188,9 @@ class Recorder(Group):
             return story, self.verdict(ended, words, None) + [f"{len(left)} processes are left"] * bool(left)
         if fault == "script killed":
             wrong = [] if ended.code in (137, *ENDS.values()) else [f"exit code {ended.code}, expected 137"]
-            return story, wrong + extra(ended)
+            # Its workers may print what Python's own threads for their connections raise.
+            foreign = 0 if "/pymillrace/" in ended.text() else ended.text().count("Traceback (most")
+            return story, wrong + extra(ended, foreign)
         return story, self.verdict(ended, words, number)
 
     def verdict(self, ended, words, number):
@@ -205,14 +210,14 @@ class Recorder(Group):
                 expected, code = expected[:len(lines)], 9
         elif number is not None and lines != expected:  # none is expected after the end
             wrong.append(f"{number.name} did not arrive")
-        if code == 9 and lines == self.expected and too_late(ended):
+        # After the script's end, what its handler raises in a function of atexit changes nothing, as in its own.
+        if code == 9 and lines == self.expected and "atexit callback" in "".join(IGNORED.findall(ended.text())):
             code = ENDS[words[3]]
         if lines != expected:
             wrong.append(f"printed {lines}, expected {expected}")
         if ended.code is not None and ended.code != code:
             wrong.append(f"exit code {ended.code}, expected {code}")
-        raised = (words[3] == "error" and code == 1) + (number == signal.SIGTERM and bool(too_late(ended)))
-        return wrong + extra(ended, raised)
+        return wrong + extra(ended, int(words[3] == "error" and code == 1) + len(IGNORED.findall(ended.text())))
 
     def interrupted(self, draw, case, command, env):
         """Presses Ctrl-C on a terminal of its own."""
@@ -250,12 +255,6 @@ def ready(child):
 def refused(ended):
     """Returns whether watch refused the place in one line, before it started the script."""
     return ended.code == 2 and not ended.out and re.fullmatch(r"pymillrace: .*choose another .*\n?", ended.text())
-
-
-def too_late(ended):
-    """Returns whether the script's handler ran in a function of atexit, where Python prints what it raises and goes on:
-    so it does in a script's own functions of atexit."""
-    return re.search(r"Exception ignored in atexit callback.*\nTraceback (.*\n)+SystemExit: 9\n", ended.text())
 
 
 def extra(ended, raised=0):
