@@ -231,7 +231,7 @@ class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
 
 /// Computes what NormaliseTogether does by ATen's kernels for synchronised batch norm, which exist
 /// only for CUDA, in one pass over the images forward and two backward. `mean` and `inverse` have
-/// the weight's type, `count` is i32.
+/// the weight's type, `count` is i32 and has each participant's values per channel.
 class NormaliseTogetherOnCuda : public torch::autograd::Function<NormaliseTogetherOnCuda> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& input,
@@ -247,41 +247,45 @@ class NormaliseTogetherOnCuda : public torch::autograd::Function<NormaliseTogeth
                                                  torch::autograd::variable_list gradients) {
     const auto [input, weight, mean, inverse, count, reducer] = SavedForward::of(context);
 
-    const bool is_empty = input.numel() == 0;
+    if (input.numel() == 0) {
+      Tensor sums = torch::zeros({2 * weight.size(0)}, mean.options());
+      reducer->all_reduce(sums);
+      const Tensor none = torch::zeros_like(weight);
+      return {torch::zeros_like(input), none, none, {}, {}, {}, {}};
+    }
     const Tensor dy = gradients[0].contiguous(input.suggest_memory_format());
-    Tensor sums, of_weight = torch::zeros_like(weight), of_bias = torch::zeros_like(weight);
-    if (is_empty) {
-      sums = torch::zeros({2 * weight.size(0)}, weight.options().dtype(torch::kDouble));
-    } else {
-      Tensor of_dy, of_product;  // Σdy and Σdy·(x - mean)
-      std::tie(of_dy, of_product, of_weight, of_bias) = at::batch_norm_backward_reduce(
-          dy, input, mean, inverse, weight, /*input_g=*/true, /*weight_g=*/true, /*bias_g=*/true);
-      sums = torch::cat({of_dy, of_product}).to(torch::kDouble);
-    }
+    // Σdy, Σdy·(x - mean)
+    const auto [of_dy, of_product, of_weight, of_bias] = at::batch_norm_backward_reduce(
+        dy, input, mean, inverse, weight, /*input_g=*/true, /*weight_g=*/true, /*bias_g=*/true);
+    Tensor sums = torch::cat({of_dy, of_product});
     reducer->all_reduce(sums);
-    Tensor dx = torch::zeros_like(input);
-    if (!is_empty) {
-      const std::vector<Tensor> parts = sums.to(mean.scalar_type()).chunk(2);
-      dx = at::batch_norm_backward_elemt(dy, input, mean, inverse, weight, parts[0], parts[1],
-                                         count);
-    }
+    const std::vector<Tensor> parts = sums.chunk(2);
+    const Tensor dx =
+        at::batch_norm_backward_elemt(dy, input, mean, inverse, weight, parts[0], parts[1], count);
     return {dx, of_weight, of_bias, {}, {}, {}, {}};
   }
 };
 
 /// Returns Σx, Σx² and n of a participant's own images, in float64.
 Tensor own_statistics(const Tensor& input) {
-  const std::int64_t channels = input.size(1);
-  const double count = static_cast<double>(input.numel() / channels);
-  const auto f64 = input.options().dtype(torch::kDouble);
-  if (input.is_cuda() && input.numel() > 0) {
-    const auto [mean, inverse] = at::batch_norm_stats(input, kEps);
-    const Tensor m = mean.to(torch::kDouble);
-    const Tensor squares = inverse.to(torch::kDouble).pow(-2).sub_(kEps).addcmul_(m, m);
-    return torch::cat({m * count, squares * count, torch::full({1}, count, f64)});
-  }
+  const double count = static_cast<double>(input.numel() / input.size(1));
   const Tensor x = input.to(torch::kDouble);
-  return torch::cat({channel_sums(x), channel_sums(x * x), torch::full({1}, count, f64)});
+  return torch::cat({channel_sums(x), channel_sums(x * x), torch::full({1}, count, x.options())});
+}
+
+/// Returns mean, 1 / deviation and n of a participant's own images on CUDA.
+Tensor own_moments(const Tensor& input, const Tensor& like) {
+  const std::int64_t channels = input.size(1);
+  if (input.numel() == 0) {
+    // As good as no value for the sums over all participants, which divide by counts.
+    constexpr double kNone = 1e-30;
+    return torch::cat({torch::zeros({channels}, like.options()),
+                       torch::ones({channels}, like.options()),
+                       torch::full({1}, kNone, like.options())});
+  }
+  const auto [mean, inverse] = at::batch_norm_stats(input, kEps);
+  const double count = static_cast<double>(input.numel() / channels);
+  return torch::cat({mean, inverse, torch::full({1}, count, mean.options())});
 }
 
 }  // namespace
@@ -304,8 +308,9 @@ Tensor BatchNormImpl::forward(const Tensor& input) {
                            kEps, at::globalContext().userEnabledCuDNN());
 }
 
-Tensor BatchNormImpl::forward_reduced(const Tensor& given) {
-  const Tensor input = given.is_cuda() ? given.contiguous(given.suggest_memory_format()) : given;
+Tensor BatchNormImpl::forward_reduced(const Tensor& input) {
+  if (input.is_cuda())
+    return forward_reduced_on_cuda(input.contiguous(input.suggest_memory_format()));
   Tensor mean, inverse, count;
   {
     const torch::NoGradGuard no_grad;
@@ -314,7 +319,7 @@ Tensor BatchNormImpl::forward_reduced(const Tensor& given) {
     reducer_->all_reduce(sums);
 
     count = sums.narrow(0, 2 * channels, 1);
-    if (input.is_cpu() && count.item<double>() <= 1) refuse_single_value();
+    if (count.item<double>() <= 1) refuse_single_value();
     mean = sums.narrow(0, 0, channels) / count;
     // Rounding may make a constant channel's variance negative.
     const Tensor variance = (sums.narrow(0, channels, channels) / count - mean * mean).clamp_min(0);
@@ -324,11 +329,28 @@ Tensor BatchNormImpl::forward_reduced(const Tensor& given) {
     running_var.lerp_(unbiased.to(running_var.scalar_type()), kMomentum);
     if (counts_) num_batches_tracked.add_(1);
   }
-  if (!input.is_cuda())
-    return NormaliseTogether::apply(input, weight, bias, mean, inverse, count, reducer_);
-  const auto type = weight.scalar_type();
-  return NormaliseTogetherOnCuda::apply(input, weight, bias, mean.to(type), inverse.to(type),
-                                        count.to(torch::kInt), reducer_);
+  return NormaliseTogether::apply(input, weight, bias, mean, inverse, count, reducer_);
+}
+
+Tensor BatchNormImpl::forward_reduced_on_cuda(const Tensor& input) {
+  Tensor mean, inverse, count;
+  {
+    const torch::NoGradGuard no_grad;
+    const std::int64_t channels = input.size(1);
+    const Tensor mine = own_moments(input, weight);
+    // A sum of rows, of which each participant fills one, gathers them.
+    Tensor rows = torch::zeros({reducer_->world(), 2 * channels + 1}, mine.options());
+    rows.select(0, reducer_->rank()).copy_(mine);
+    reducer_->all_reduce(rows);
+
+    const Tensor counts = rows.select(1, 2 * channels);
+    std::tie(mean, inverse) = at::batch_norm_gather_stats_with_counts(
+        input, rows.narrow(1, 0, channels), rows.narrow(1, channels, channels), running_mean,
+        running_var, kMomentum, kEps, counts);
+    count = counts.to(torch::kInt);
+    if (counts_) num_batches_tracked.add_(1);
+  }
+  return NormaliseTogetherOnCuda::apply(input, weight, bias, mean, inverse, count, reducer_);
 }
 
 std::size_t set_statistics_reducer(torch::nn::Module& model,

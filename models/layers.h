@@ -79,17 +79,21 @@ void seed_dropout(torch::nn::Module& model, std::uint64_t seed);
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;
-  /// Replaces `sums`, a contiguous float64 vector on the input's device, by its sum over all
-  /// participants. Each of them calls this equally often and in the same order, from the thread of
-  /// its forward or backward pass.
+  /// Replaces `sums`, contiguous floating-point values on the input's device, by their sums over
+  /// all participants. Each of them calls this equally often and in the same order, from the thread
+  /// of its forward or backward pass.
   virtual void all_reduce(torch::Tensor& sums) = 0;
+  /// Return the number of this participant, from 0, and that of all.
+  virtual int rank() const = 0;
+  virtual int world() const = 0;
 };
 
 /// Without a reducer, has the parameters, buffers, defaults (eps 1e-5, momentum 0.1) and arithmetic
 /// of torch::nn::BatchNorm2d.
 ///
 /// With a reducer, training normalises by the mean and variance of all participants' samples:
-/// forward reduces (Σx, Σx², n), backward (Σdy, Σdy·x̂). A participant without samples passes N x C
+/// forward reduces (Σx, Σx², n), on CUDA the participants' own means, deviations and n; backward
+/// (Σdy, Σdy·x̂). A participant without samples passes N x C
 /// x H x W with N = 0 through forward and backward like the others, and thereby takes part in both.
 /// Gradients of weight and bias cover its own samples only, and must be summed over all
 /// participants.
@@ -111,6 +115,7 @@ class BatchNormImpl : public torch::nn::Module {
 
  private:
   torch::Tensor forward_reduced(const torch::Tensor& input);
+  torch::Tensor forward_reduced_on_cuda(const torch::Tensor& input);
 
   std::shared_ptr<StatisticsReducer> reducer_;
   bool counts_ = true;

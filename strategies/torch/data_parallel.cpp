@@ -104,7 +104,8 @@ const StrategyOptions& checked(const StrategyOptions& options) {
 
 class DataParallel::ReplicaBarrier {
  public:
-  explicit ReplicaBarrier(int count) : sums_(static_cast<std::size_t>(count)), barrier_(count) {}
+  explicit ReplicaBarrier(int count)
+      : count_(count), sums_(static_cast<std::size_t>(count)), barrier_(count) {}
 
   void all_reduce(int replica, torch::Tensor& sums) {
     sums_[static_cast<std::size_t>(replica)] = sums.clone();
@@ -119,8 +120,10 @@ class DataParallel::ReplicaBarrier {
     sums_[static_cast<std::size_t>(replica)].reset();
     barrier_.arrive_and_drop();
   }
+  int count() const { return count_; }
 
  private:
+  int count_;
   std::vector<torch::Tensor> sums_;
   std::barrier<> barrier_;
 };
@@ -130,6 +133,8 @@ class DataParallel::Statistics final : public StatisticsReducer {
   Statistics(std::shared_ptr<ReplicaBarrier> barrier, int replica)
       : replica_barrier_(std::move(barrier)), replica_(replica) {}
   void all_reduce(torch::Tensor& sums) override { replica_barrier_->all_reduce(replica_, sums); }
+  int rank() const override { return replica_; }
+  int world() const override { return replica_barrier_->count(); }
 
  private:
   std::shared_ptr<ReplicaBarrier> replica_barrier_;

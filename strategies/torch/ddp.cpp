@@ -297,6 +297,8 @@ class RankStatistics final : public StatisticsReducer {
     ticks_ += base::Clock::now() - begin;
   }
 
+  int rank() const override { return peers_.rank(); }
+  int world() const override { return peers_.world(); }
  private:
   const Peers& peers_;
   base::Clock::Ticks& ticks_;
@@ -361,7 +363,7 @@ Ddp::Ddp(const StrategyOptions& options)
   std::vector<torch::Tensor> all;
   for (const auto& [name, tensor] : state_of(model())) all.push_back(tensor.detach());
   peers_.broadcast(all);
-  if (options.sync_batchnorm)
+  if (options.sync_batchnorm && peers_.world() > 1)
     set_statistics_reducer(model(), std::make_shared<RankStatistics>(peers_, statistics_ticks_));
   std::vector<torch::Tensor> parameters;
   std::unordered_map<std::size_t, std::string> names;

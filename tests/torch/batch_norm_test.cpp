@@ -34,6 +34,8 @@ class ReplicaBarrier {
       replica_barrier_.barrier_.arrive_and_wait();
       sums.copy_(total);
     }
+    int rank() const override { return static_cast<int>(rank_); }
+    int world() const override { return static_cast<int>(replica_barrier_.parts_.size()); }
     int calls = 0;
 
    private:
@@ -146,18 +148,26 @@ INSTANTIATE_TEST_SUITE_P(
 /// LibTorch's: adds up what they give, and hands out sums that an earlier run has added up.
 class EarlierSums : public StatisticsReducer {
  public:
-  explicit EarlierSums(std::vector<Tensor> known) : known_(std::move(known)) {}
+  EarlierSums(std::vector<Tensor> known, std::size_t participants)
+      : known_(std::move(known)), participants_(participants) {}
   void all_reduce(Tensor& sums) override {
     if (at_ == added_.size()) added_.push_back(torch::zeros_like(sums));
     added_[at_] += sums;
     if (at_ < known_.size()) sums.copy_(known_[at_]);
     ++at_;
   }
-  void next_participant() { at_ = 0; }
+  int rank() const override { return participant_; }
+  int world() const override { return static_cast<int>(participants_); }
+  void begin_participant(std::size_t number) {
+    participant_ = static_cast<int>(number);
+    at_ = 0;
+  }
   const std::vector<Tensor>& added() const { return added_; }
 
  private:
   std::vector<Tensor> known_, added_;
+  std::size_t participants_;
+  int participant_ = 0;
   std::size_t at_ = 0;
 };
 
@@ -183,7 +193,7 @@ TEST_P(TogetherOnCuda, AgreesWithOneBatchNormOverAllSamples) {
     std::vector<Tensor> known, outputs, gradients;
     Tensor of_weight, of_bias, mean, variance;
     for (int run = 0; run < 3; ++run) {  // learns the sums forward, then those backward
-      const auto sums = std::make_shared<EarlierSums>(known);
+      const auto sums = std::make_shared<EarlierSums>(known, parts.size());
       outputs.clear();
       gradients.clear();
       of_weight = of_bias = torch::zeros({5});
@@ -191,7 +201,7 @@ TEST_P(TogetherOnCuda, AgreesWithOneBatchNormOverAllSamples) {
         BatchNorm norm(5);
         norm->to(torch::kCUDA);
         norm->set_reducer(sums);
-        sums->next_participant();
+        sums->begin_participant(i);
         Tensor input = parts[i].to(torch::kCUDA).requires_grad_();
         const Tensor output = norm(input);
         output.backward(deltas[i].to(torch::kCUDA));
