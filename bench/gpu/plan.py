@@ -43,6 +43,7 @@ SMI = ["name", "driver_version", "memory.total", "clocks.sm", "temperature.gpu",
        "clocks_event_reasons.active|clocks_throttle_reasons.active"]
 WARM_UP_LIMIT_S = 180  # a device that was idle, a file system that has read nothing
 GOAL_RUNS = 5
+RANK_RUNS = 3  # of one rank
 GOAL_EPOCHS = 10  # of the recipe
 # Costs of keys: both values in turn, on LeNet (an epoch) or ResNet-50 (100 steps), each step one graph, since launches
 # would hide the difference.
@@ -72,6 +73,7 @@ def first_look():
 def device_tests():
     # Each in its own process: the module must come before LibTorch's first call.
     for name in ("FollowsTheCpusByEitherClock", "GraphsFollowTheEagerRun", "GraphsDrawWhatEagerStepsDo",
+                 "GraphsOfARankFollowItsEagerRun",
                  "ReplicasFollowTheCpu", "ABatchThatDoesNotFitIsToldWithOneThatWould"):
         yield Run("test-" + name, ["{root}/torch_test", "--gtest_filter=CudaTraining." + name], 60, "text")
     yield Run("test-native", ["{root}/torch_test", "--gtest_filter=Shapes/NativeCuda.*"], 60, "text")
@@ -97,6 +99,7 @@ def modes():
     for amp in ("bf16", "f16"):
         yield train("amp-" + amp, LENET, "train.epochs=2", "train.amp=" + amp)
     yield train("ddp", LENET, "train.epochs=1", "train.strategy=ddp", "train.ranks=1")
+    yield train("ddp-step", LENET, "train.epochs=1", "train.strategy=ddp", "train.ranks=1", *CLOCKS["step"])
     yield train("whole", LENET, "train.epochs=2", "train.checkpoint_every=50", *EXACT)
     yield train("killed", LENET, "train.epochs=2", "train.checkpoint_every=50", *EXACT,
                 kill_after_steps=120, limit_s=90)
@@ -162,12 +165,15 @@ def lenet_goals():
 def resnet_goals():
     """ResNet-50 beside PyTorch, likewise."""
     yield clocks("before-resnet")
-    for seed in range(GOAL_RUNS):
-        yield train(f"resnet-{seed}", "cifar10-resnet50", f"seed={seed}", "train.epochs=2", "eval.every=0",
-                    "train.amp=bf16", "train.cudnn_benchmark=true", "output.normalize=device", "output.layout=hwc",
-                    "loader.workers=8", *CLOCKS["step"], limit_s=90)
-        yield Run(f"torch-resnet-{seed}", ["{python}", "{root}/bench/gpu/torch_resnet50.py", "--data", "{objects}",
-                                           "--graphs", "--epochs", "2"], 90, "json")
+    for name, runs, keys, options in (
+            ("resnet", GOAL_RUNS, (), ()),
+            ("ddp-resnet", RANK_RUNS, ("train.strategy=ddp", "train.ranks=1", "train.sync_batchnorm=false"), ("--ddp",))):
+        for seed in range(runs):
+            yield train(f"{name}-{seed}", "cifar10-resnet50", f"seed={seed}", "train.epochs=2", "eval.every=0",
+                        "train.amp=bf16", "train.cudnn_benchmark=true", "output.normalize=device", "output.layout=hwc",
+                        "loader.workers=8", *CLOCKS["step"], *keys, limit_s=90)
+            yield Run(f"torch-{name}-{seed}", ["{python}", "{root}/bench/gpu/torch_resnet50.py", "--data", "{objects}",
+                                               "--graphs", *options, "--epochs", "2"], 90, "json")
     # As most people run it: no graph, one step after the other.
     yield train("eager-resnet", "cifar10-resnet50", "train.epochs=2", "eval.every=0", "train.amp=bf16",
                 "train.cudnn_benchmark=true", "output.normalize=device", "output.layout=hwc", "loader.workers=8",

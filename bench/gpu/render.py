@@ -109,6 +109,7 @@ def repeat_table(source):
     for amp in ("bf16", "f16"):
         rows.append([f"top-1 with {amp}, %", number(source.of("amp-" + amp, "top1"), 100, 2)])
     rows.append(["top-1 with ddp over NCCL, one rank, %", number(source.of("ddp", "top1"), 100, 2)])
+    rows.append(["the same, each step one graph, %", number(source.of("ddp-step", "top1"), 100, 2)])
     return "## Resumption, precision, NCCL\n\n" + table(["check", "result"], rows)
 
 
@@ -162,6 +163,19 @@ def costs_table(source):
             table(["key", "beside", "pairs", "median difference, %"], rows))
 
 
+def resnet_ratios(source, kind, runs):
+    """Returns load over update, and the step with load over PyTorch's step, of each run."""
+    loaded, steps = [], []
+    for name in (f"{kind}-{number_of}" for number_of in range(runs)):
+        update, load = (source.of(name, key) for key in ("update_s_per_step_median", "load_s_per_step"))
+        loaded.append(load / update if load is not None and update else None)
+        mean = source.of(name, "update_s_per_step")  # without the steps that set something up, as theirs
+        theirs = source.runs.get(f"torch-{name}", {}).get("json", {}).get("step_s")
+        source.count(f"torch-{name}", "step_s", theirs)
+        steps.append((mean + load) / theirs if mean and load is not None and theirs else None)
+    return loaded, steps
+
+
 def goals_table(source):
     names = [f"goal-{seed}" for seed in range(plan.GOAL_RUNS)]
     loops = [None if None in (load, update) else load + update
@@ -174,16 +188,8 @@ def goals_table(source):
             return ["-", "-"]
         return [number(statistics.median(known), scale), f"{number(known[0], scale)} to {number(known[-1], scale)}"]
 
-    runs = range(plan.GOAL_RUNS)
-    updates, steps = [], []
-    for number_of in runs:
-        name = f"resnet-{number_of}"
-        update, load = (source.of(name, key) for key in ("update_s_per_step_median", "load_s_per_step"))
-        updates.append(load / update if load is not None and update else None)
-        mean = source.of(name, "update_s_per_step")  # without the steps that set something up, as theirs
-        theirs = source.runs.get(f"torch-{name}", {}).get("json", {}).get("step_s")
-        source.count(f"torch-{name}", "step_s", theirs)
-        steps.append((mean + load) / theirs if mean and load is not None and theirs else None)
+    loaded, steps = resnet_ratios(source, "resnet", plan.GOAL_RUNS)
+    _, rank_steps = resnet_ratios(source, "ddp-resnet", plan.RANK_RUNS)
     peers = [source.peer_epoch(f"torch-{name}") for name in names]
     ratios = [loop / (plan.GOAL_EPOCHS * peer) for loop, peer in zip(loops, peers) if loop is not None and peer]
     clocks = [f"- {name}: " + (source.runs.get("clocks-" + name.replace(" ", "-"), {}).get("text", "").strip() or "-")
@@ -199,9 +205,11 @@ def goals_table(source):
             ["the same: training loop over ten of these, by pairs", "", *spread(ratios)],
             ["the same: load per step, 8 workers, µs", "15", *spread(loads, 1e6)],
             ["the same: top-1 with seeds 0, 1 and 2, %", "98.9", *spread(tops[:3], 100)],
-            ["ResNet-50, bf16: load over the median update, %", "1", *spread(updates, 100)],
+            ["ResNet-50, bf16: load over the median update, %", "1", *spread(loaded, 100)],
             ["ResNet-50, bf16: step with load over PyTorch's (channels_last, CUDA graph, nothing loaded)", "1",
              *spread(steps)],
+            ["ResNet-50, bf16, one rank: the same over PyTorch's DistributedDataParallel in a CUDA graph", "1",
+             *spread(rank_steps)],
             ["ResNet-50, bf16, no graph: step over PyTorch's", "1", *spread([eager / theirs if eager and theirs else None])]]
     return ("## Goals\n\nRuns in turn. Those of S4 count only on MNIST (`pack --mnist`). Device, driver, memory, clock,\n"
             "temperature, power and throttling:\n\n" + "\n".join(clocks) + "\n\n" +

@@ -2,15 +2,19 @@
 the device as bytes, so that nothing is loaded; channels_last, autocast, and the whole step as one CUDA graph. Needs
 torch alone.
 
-    python3 bench/gpu/torch_resnet50.py --data FOLDER [--amp off|bf16] [--graphs] [--epochs N] [--steps N]
+    python3 bench/gpu/torch_resnet50.py --data FOLDER [--amp off|bf16] [--graphs] [--ddp] [--epochs N] [--steps N]
+
+--ddp makes it one rank of DistributedDataParallel over NCCL.
 
 FOLDER holds CIFAR-10's data_batch_1.bin to data_batch_5.bin, or what `millrace data make objects` writes. Prints one
 JSON document: seconds per epoch and per step, the first epoch apart. The random crop of 32 from 32 has no effect and is
 left out."""
 import argparse
 import json
+import os
 import pathlib
 import statistics
+import tempfile
 import time
 
 import torch
@@ -57,8 +61,14 @@ def cifar(folder):
 class Steps:
     """Steps of SGD on given batches, eager or as a graph."""
 
-    def __init__(self, device, amp, batch):
+    def __init__(self, device, amp, batch, ddp):
         self.model = resnet50(10).to(device, memory_format=torch.channels_last)
+        self.side = torch.cuda.Stream() if device != "cpu" else None
+        self.warm_ups = 3
+        if ddp:  # as PyTorch's notes on CUDA graphs ask for it
+            self.warm_ups = 11
+            with torch.cuda.stream(self.side):
+                self.model = nn.parallel.DistributedDataParallel(self.model, gradient_as_bucket_view=True)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9, fused=True)
         self.device, self.amp = device, amp
         self.images = torch.zeros(batch, 3, 32, 32, dtype=torch.uint8, device=device)
@@ -77,14 +87,13 @@ class Steps:
         return loss.detach()
 
     def capture(self):
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            for _ in range(self.warm_ups):
                 self.work()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(self.side)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=self.side):
             self.work()
 
     def step(self, images, labels):
@@ -103,6 +112,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--amp", choices=["off", "bf16"], default="bf16")
     parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--ddp", action="store_true")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=0, help="per epoch at most; 0: all full batches")
@@ -118,7 +128,11 @@ def main():
     count = min(count, args.steps) if args.steps else count
     if count == 0:
         raise SystemExit(f"{len(images)} images are less than a batch of {args.batch}")
-    steps = Steps(args.device, args.amp, args.batch)
+    if args.ddp:
+        os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+        place = tempfile.NamedTemporaryFile(prefix="torch-resnet50-")  # lives as long as the process
+        torch.distributed.init_process_group("nccl", init_method="file://" + place.name, rank=0, world_size=1)
+    steps = Steps(args.device, args.amp, args.batch, args.ddp)
     epochs = []
     for _ in range(args.epochs):
         begin = time.perf_counter()
@@ -130,9 +144,12 @@ def main():
         if args.device != "cpu":
             torch.cuda.synchronize()
         epochs.append(time.perf_counter() - begin)
-    print(json.dumps({"torch": torch.__version__, "amp": args.amp, "graphs": args.graphs, "steps": count,
+    print(json.dumps({"torch": torch.__version__, "amp": args.amp, "graphs": args.graphs, "ddp": args.ddp, "steps": count,
                       "first_epoch_s": epochs[0], "epoch_s": statistics.median(epochs[1:] or epochs),
-                      "step_s": statistics.median(epochs[1:] or epochs) / count}))
+                      "step_s": statistics.median(epochs[1:] or epochs) / count}), flush=True)
+    if args.ddp:
+        steps.graph = None  # NCCL waits for graphs that hold its work
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -244,6 +244,7 @@ namespace {
 /// Columns of the row that each rank sends on its arrival at a step.
 enum Column : std::int64_t {
   kSamples,
+  kGraph,  ///< 1: a graph can take this rank's samples
   kStop,
   kToArrival,  ///< seconds of work since the last collective, and these by kind
   kLoad,
@@ -296,9 +297,9 @@ class RankStatistics final : public StatisticsReducer {
     peers_.sum(sums);
     ticks_ += base::Clock::now() - begin;
   }
-
   int rank() const override { return peers_.rank(); }
   int world() const override { return peers_.world(); }
+
  private:
   const Peers& peers_;
   base::Clock::Ticks& ticks_;
@@ -353,8 +354,9 @@ void require_same_ops(Peers& peers, const StrategyOptions& options) {
 
 }  // namespace
 
-Ddp::Ddp(const StrategyOptions& options)
-    : TorchStrategy(options),
+Ddp::Ddp(const StrategyOptions& options, std::unique_ptr<DeviceStreams> device_streams,
+         std::unique_ptr<DeviceGraph> graph)
+    : TorchStrategy(options, std::move(device_streams)),
       peers_(options.rank, cuda() ? &*cuda() : nullptr,
              std::chrono::seconds(std::llround(options.timeout))),
       control_((require_same_ops(peers_, options), open_control(peers_, options))),
@@ -374,11 +376,21 @@ Ddp::Ddp(const StrategyOptions& options)
   }
   constexpr bool kFindUnused = false;
   constexpr bool kGradientsAreViews = true;
-  reducer_ = std::make_unique<c10d::Reducer>(
-      parameters, buckets_of(parameters), peers_.group(),
-      std::vector<bool>(parameters.size(), false), kBucket, kFindUnused, kGradientsAreViews, names,
-      kFirstBucket, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-      std::vector<std::int64_t>{});
+  const auto make_reducer = [&] {
+    reducer_ = std::make_unique<c10d::Reducer>(
+        parameters, buckets_of(parameters), peers_.group(),
+        std::vector<bool>(parameters.size(), false), kBucket, kFindUnused, kGradientsAreViews,
+        names, kFirstBucket, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+        std::vector<std::int64_t>{});
+  };
+  if (options.graph_samples > 0) {
+    graph_ = graph ? std::move(graph) : cuda().value().make_graph();
+    // Autograd adds gradients up on the stream on which the reducer was made, which must be that of
+    // the capture.
+    streams()->on_side_stream(make_reducer);
+  } else {
+    make_reducer();
+  }
   reducer_->register_comm_hook(std::make_unique<SumHook>(peers_.group(), last_bucket_));
 }
 
@@ -417,7 +429,7 @@ void Ddp::leave(Collective which, base::Clock::Ticks entered, const measure::Spa
   ticks_since_[static_cast<std::size_t>(spans.current())] += now - spans.since();
 }
 
-void Ddp::arrive(std::int64_t samples, bool stop, measure::SpanClock& spans) {
+void Ddp::arrive(const Batch& batch, bool stop, measure::SpanClock& spans) {
   spans.enter(measure::Span::peer_wait);
   const bool is_first = since_ == 0;
   measure::SpanTicks since = difference(spans.ticks(), ticks_since_);
@@ -426,7 +438,8 @@ void Ddp::arrive(std::int64_t samples, bool stop, measure::SpanClock& spans) {
   arrivals_.zero_();
   auto cell = arrivals_.accessor<double, 2>();
   auto row = cell[peers_.rank()];
-  row[kSamples] = static_cast<double>(samples);
+  row[kSamples] = static_cast<double>(batch.count());
+  row[kGraph] = could_replay(batch) ? 1 : 0;
   row[kStop] = stop ? 1 : 0;
   row[kToArrival] = is_first ? 0 : base::Clock::seconds(spans.since() - since_);
   row[kLoad] = mine.load;
@@ -437,8 +450,10 @@ void Ddp::arrive(std::int64_t samples, bool stop, measure::SpanClock& spans) {
   sum(arrivals_);
   leave(kArrival, spans.since(), spans);
   samples_ = 0;
+  all_could_replay_ = true;
   for (std::int64_t rank = 0; rank < peers_.world(); ++rank) {
     samples_ += cell[rank][kSamples];
+    all_could_replay_ = all_could_replay_ && cell[rank][kGraph] > 0;
     stop_agreed_ = stop_agreed_ || cell[rank][kStop] > 0;
   }
   if (!is_first) attribute_waits();  // ranks start one after another
@@ -465,17 +480,17 @@ void Ddp::attribute_waits() {
 TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
                                    measure::SpanClock& spans) {
   step_ = place.step + 1;
-  arrive(batch.count(), place.stop, spans);
+  arrive(batch, place.stop, spans);
   spans.enter(measure::Span::h2d);
+  if (all_could_replay_ && samples_ == static_cast<double>(options().graph_samples) &&
+      place.window_samples == options().graph_samples)
+    return whole_step(batch, place, spans);
   const Samples samples = take(batch);
-  if (place.updates) {  // otherwise the gradients stay on this rank for now
-    reducer_->prepare_for_forward();
-    reducer_->prepare_for_backward({});
-  }
+  if (place.updates) prepare_sums();  // otherwise the gradients stay on this rank for now
   // A rank without samples takes part in the sum too.
   control_->progress(step_, /*in_collective=*/place.updates);
   Loss loss = learn(model(), samples.images, samples.targets, place, rank(), &counter(), &spans);
-  if (torch_device().is_cpu()) {
+  if (streams() == nullptr) {
     if (place.updates) leave(kGradients, last_bucket_.load(std::memory_order_relaxed), spans);
     return loss;
   }
@@ -485,9 +500,41 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
   return {sum, 1, loss.samples};
 }
 
+void Ddp::prepare_sums() {
+  reducer_->prepare_for_forward();
+  reducer_->prepare_for_backward({});
+}
+
+bool Ddp::could_replay(const Batch& batch) {
+  if (batch.count() == 0 || !is_settled()) return false;
+  return graph_ != nullptr || (graphs_ && graphs_->takes(batch));
+}
+
+// All ranks are here, or none: a sum that is captured may take another way through NCCL than one
+// that is not. Both have the same sums in the same order.
+TorchStrategy::Loss Ddp::whole_step(Batch& batch, const StepContext& place,
+                                    measure::SpanClock& spans) {
+  const std::int64_t samples = batch.count();
+  if (!graphs_) {
+    graphs_.emplace(std::move(graph_), *streams(), torch_device(), samples);
+    graphs_->takes(batch);  // determines the form
+  }
+  const double divisor = loss_of({}, samples, place).divisor;
+  const auto step = [this, window = place.window_samples, divisor](const Samples& there,
+                                                                   measure::SpanClock* clock) {
+    prepare_sums();
+    torch::Tensor sum =
+        pass_and_update(normalized(there.images), there.targets, window, clock) * divisor;
+    peers_.sum(sum);
+    return sum;
+  };
+  control_->progress(step_, /*in_collective=*/true);
+  return {run_whole(*graphs_, batch, place, spans, step), 1, samples, /*updated=*/true};
+}
+
 void Ddp::add_up(Totals& totals, measure::SpanClock& spans) {
   totals.samples = samples_;
-  if (!torch_device().is_cpu()) return;
+  if (streams() != nullptr) return;
   spans.enter(measure::Span::peer_wait);
   torch::Tensor loss = torch::full({1}, totals.loss, torch::kDouble);
   sum(loss);

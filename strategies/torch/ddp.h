@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -16,6 +17,7 @@
 #include "strategies/control/control_channel.h"
 #include "strategies/control/rank.h"
 #include "strategies/torch/cuda_library.h"
+#include "strategies/torch/step_graphs.h"
 #include "strategies/torch/torch_strategy.h"
 
 namespace millrace::train {
@@ -40,10 +42,10 @@ class Peers {
   void sum(torch::Tensor& values) const;
   /// Copies rank 0's values to all ranks, in place.
   void broadcast(const std::vector<torch::Tensor>& tensors) const;
-  /// Returns every rank's text, by rank. All must call it in the same order.
-  std::vector<std::string> gather(const std::string& mine);
   // What follows throws RunError if rank 0 is gone.
 
+  /// Returns every rank's text, by rank. All must call it in the same order.
+  std::vector<std::string> gather(const std::string& mine);
   /// Returns rank 0's text on all ranks.
   std::string tell(const std::string& text);
   /// Sets this rank's count, which only rises. Any thread may call it.
@@ -53,11 +55,11 @@ class Peers {
   void wait_for(std::uint64_t count) const;
 
  private:
-  std::string get(const std::string& key) const;
-  void set(const std::string& key, const std::string& value) const;
   /// Runs a call to the store. Throws RunError if rank 0, which serves it, is gone.
   template <class Call>
   auto with_store(const Call& call) const;
+  std::string get(const std::string& key) const;
+  void set(const std::string& key, const std::string& value) const;
   void meet();
 
   RankInfo info_;
@@ -73,7 +75,9 @@ class Peers {
 class Ddp final : public TorchStrategy {
  public:
   /// Meets the other ranks, and starts all of them from rank 0's weights. Throws what Peers does.
-  explicit Ddp(const StrategyOptions& options);
+  /// `streams` and `graph` replace the device's own, for tests.
+  explicit Ddp(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams = nullptr,
+               std::unique_ptr<DeviceGraph> graph = nullptr);
   ~Ddp() override;
 
   bool stopping(bool asked) const override;
@@ -95,9 +99,15 @@ class Ddp final : public TorchStrategy {
   int rank() const override { return peers_.rank(); }
 
  private:
-  /// Exchanges the ranks' states on arrival at a step: numbers of samples, whether a rank was asked
-  /// to stop, and which rank was late.
-  void arrive(std::int64_t samples, bool stop, measure::SpanClock& spans);
+  /// Exchanges the ranks' states on arrival at a step: numbers of samples, whether a graph can take
+  /// them, whether a rank was asked to stop, and which rank was late.
+  void arrive(const Batch& batch, bool stop, measure::SpanClock& spans);
+  /// Returns whether this rank's graph can take the batch, if the batches of all ranks are full.
+  bool could_replay(const Batch& batch);
+  /// Runs a step with the sums over all ranks and the optimizer's as a graph.
+  Loss whole_step(Batch& batch, const StepContext& place, measure::SpanClock& spans);
+  /// Lets the next backward pass sum its gradients over all ranks.
+  void prepare_sums();
 
   void sum(torch::Tensor& values) const;
 
@@ -112,8 +122,11 @@ class Ddp final : public TorchStrategy {
   std::unique_ptr<ControlChannel> control_;
   std::uint64_t step_ = 0;
   std::unique_ptr<c10d::Reducer> reducer_;
-  torch::Tensor arrivals_;  ///< world x kColumns, f64
-  double samples_ = 0;      ///< samples of the step on all ranks
+  std::unique_ptr<DeviceGraph> graph_;  ///< until the first full batch; null without graphs
+  std::optional<StepGraphs> graphs_;    ///< from then on
+  torch::Tensor arrivals_;              ///< world x kColumns, f64
+  double samples_ = 0;                  ///< samples of the step on all ranks
+  bool all_could_replay_ = false;
   bool stop_agreed_ = false;
 
   base::Clock::Ticks since_ = 0;      ///< time when this rank left the last collective; 0: none

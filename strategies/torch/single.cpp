@@ -113,23 +113,12 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
 TorchStrategy::Loss Single::whole_step(Batch& batch, const StepContext& place,
                                        measure::SpanClock& spans) {
   const std::int64_t samples = batch.count();
-  const auto send = [&](torch::Tensor& block, DeviceMark& read) {
-    Samples sent = send_into(batch, block, read);
-    send_rate(place);  // behind the mark of the step's begin
-    return sent;
-  };
   const auto step = [this, samples](const Samples& there, measure::SpanClock* clock) {
     return pass_and_update(normalized(there.images), there.targets, samples, clock);
   };
-  seed_draws(model(), torch_device(), place, kReplica);  // replays draw from it as well
-  Loss loss = loss_of(whole_->run(send, spans, step), samples, place);
+  Loss loss = loss_of(run_whole(*whole_, batch, place, spans, step), samples, place);
   loss.updated = true;
-  graph_sets_up(whole_->last_set_up());
   return loss;
-}
-
-void Single::graph_sets_up(measure::SetUp kind) {
-  if (kind != measure::SetUp::none && last_set_up() != measure::SetUp::first) sets_up(kind);
 }
 
 }  // namespace millrace::train

@@ -77,8 +77,6 @@ class Single final : public TorchStrategy {
  private:
   /// Runs a step with the optimizer's as a graph.
   Loss whole_step(Batch& batch, const StepContext& place, measure::SpanClock& spans);
-  /// Notes that a graph has set something up.
-  void graph_sets_up(measure::SetUp kind);
 
   // At most one of the two is set, and only if options.graph_samples asks for it.
   std::optional<GraphedSteps> graphed_;

@@ -398,6 +398,19 @@ torch::Tensor TorchStrategy::pass_and_update(const torch::Tensor& images,
   return loss;
 }
 
+torch::Tensor TorchStrategy::run_whole(StepGraphs& graphs, Batch& batch, const StepContext& place,
+                                       measure::SpanClock& spans, const StepGraphs::Step& step) {
+  const auto send = [&](torch::Tensor& block, DeviceMark& read) {
+    Samples sent = send_into(batch, block, read);
+    send_rate(place);  // behind the mark of the step's begin
+    return sent;
+  };
+  seed_draws(model(), device_, place, rank());  // replays draw from it as well
+  torch::Tensor loss = graphs.run(send, spans, step);
+  graph_sets_up(graphs.last_set_up());
+  return loss;
+}
+
 void TorchStrategy::clear_gradients() {
   // Drops gradients, so that the next backward writes instead of adding.
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();

@@ -19,6 +19,7 @@
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/optimizer.h"
+#include "strategies/torch/step_graphs.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"
 
@@ -129,14 +130,16 @@ class TorchStrategy : public Strategy {
   // A step whose optimizer belongs to it, for CUDA graphs. Its tensors are the model's, the
   // optimizer's, the averages' and those made here, and its host code changes nothing else.
 
-  /// Sends the step's learning rate to where pass_and_update() reads it.
-  void send_rate(const StepContext& place);
   /// Runs pass() over a window of one batch without failures, then what update() does. Leaves no
   /// gradients.
   torch::Tensor pass_and_update(const torch::Tensor& images, const torch::Tensor& targets,
                                 std::int64_t window_samples, measure::SpanClock* spans);
   /// Returns whether a step does what all later ones do: the first averages are copies.
   bool is_settled() const { return !ema_ || ema_.begun(); }
+  /// Sends a batch that `graphs` takes, and the step's learning rate, and runs `step`, of which
+  /// pass_and_update() is a part, eagerly or as a replay. Returns the loss.
+  torch::Tensor run_whole(StepGraphs& graphs, Batch& batch, const StepContext& place,
+                          measure::SpanClock& spans, const StepGraphs::Step& step);
 
   /// Runs forward and backward on this process's part of the batch. If place.updates, leaves the
   /// gradients of the whole batch, over all replicas and ranks, in model().
@@ -152,8 +155,10 @@ class TorchStrategy : public Strategy {
   /// Prepares for the next window of gradients.
   virtual void clear_gradients();
   virtual int rank() const { return 0; }
-  /// Says what gradients() sets up in this step. The last thing said counts.
-  void sets_up(measure::SetUp kind) { set_up_ = kind; }
+  /// Says what a graph has set up in this step, besides what the first one does.
+  void graph_sets_up(measure::SetUp kind) {
+    if (kind != measure::SetUp::none && set_up_ != measure::SetUp::first) set_up_ = kind;
+  }
 
   /// Returns a new model on the device in training mode, initialised from torch's current
   /// generator.
@@ -185,6 +190,8 @@ class TorchStrategy : public Strategy {
 
  private:
   void update(const StepContext& place);
+  /// Sends the step's learning rate to where pass_and_update() reads it.
+  void send_rate(const StepContext& place);
   double rate_of(const StepContext& place) const;
   /// Multiplies the gradients by `scale` and lets the optimizer, the loss scale and the averages
   /// act on them.

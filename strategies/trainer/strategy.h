@@ -236,8 +236,8 @@ struct StrategyOptions {
   RankInfo rank;         ///< for ddp
   RankHooks hooks;       ///< for ddp
   double timeout = 300;  ///< ddp: seconds after which a silent rank counts as lost
-  /// Size of the batches whose forward and backward pass is captured as a CUDA graph; 0: none. For
-  /// `single` on a CUDA device.
+  /// Size of the batches, over all ranks, whose forward and backward pass is captured as a CUDA
+  /// graph; 0: none. For `single` on a CUDA device, and with graph_step for `ddp` too.
   std::int64_t graph_samples = 0;
   bool graph_step = false;   ///< the optimizer's step belongs to that graph
   int inflight = 0;          ///< most steps in flight on the device; 0: sync clock

@@ -88,8 +88,8 @@ std::vector<Param> device_keys() {
                      "CUDA: time forward, backward and optimizer step on the device, by events"),
       Param::choice(
           "train.cuda_graphs", "off", {"off", "on", "step"},
-          "CUDA, strategy single: run a full batch as one CUDA graph; on: forward and backward; "
-          "step: the optimizer's step too"),
+          "CUDA: run a full batch as one CUDA graph; on: forward and backward (strategy single); "
+          "step: the optimizer's step too (single, ddp)"),
       Param::integer("train.threads", 0, 0, 1024,
                      "intra-op threads of LibTorch; 0: the host's cores divided by its ranks and "
                      "replicas, less the workers")

@@ -71,6 +71,9 @@ TEST_F(RecipeFace, CudaGraphsAreRefusedWhereThereAreNone) {
   EXPECT_TRUE(refuses({"train.device=simulated"}, "train.device=simulated"));
   EXPECT_TRUE(refuses({"train.device=cuda", "train.strategy=data_parallel"},
                       "train.strategy=data_parallel"));
+  EXPECT_TRUE(refused(
+      run(training("run", {graphs, "train.device=cuda", "train.strategy=ddp", "train.ranks=2"})), 2,
+      {graphs + " with train.strategy=ddp", "set train.cuda_graphs=step"}));
   EXPECT_TRUE(refuses({"train.device=cuda", "train.accumulate=2"}, "train.accumulate=2"));
   EXPECT_TRUE(refused(run(training("run", {"train.cuda_graphs=step"})), 2,
                       {"train.cuda_graphs=step with train.device=cpu"}));

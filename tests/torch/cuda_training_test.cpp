@@ -9,6 +9,7 @@
 #include "strategies/torch/single.h"
 #include "strategies/trainer/cuda_module.h"
 #include "tests/torch/needs_device.h"
+#include "tests/torch/ranks.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace::train {
@@ -108,6 +109,44 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
   run.strategy.momentum = 0;
   run.strategy.clip = 0.5;
   run.strategy.ema = 0.9;
+  compare(run);
+}
+
+/// One rank, whose sums over all ranks are captured with the step.
+TEST_F(CudaTraining, GraphsOfARankFollowItsEagerRun) {
+  at::globalContext().setDeterministicCuDNN(true);
+  const auto compare = [](TrainingRun run) {
+    run.strategy.strategy = "ddp";
+    run.strategy.graph_step = true;
+    Outcome outcomes[2];
+    for (const bool graphs : {false, true}) {
+      run.strategy.graph_samples = graphs ? run.training.batch : 0;
+      outcomes[graphs ? 1 : 0] = test::train_ranks(run, 1, [](TrainingRun& own, Ddp& ddp) {
+                                   own.memory = ddp.slot_memory();
+                                 }).front();
+    }
+    const auto& [eager, graphed] = outcomes;
+    ASSERT_EQ(graphed.losses.size(), eager.losses.size());
+    for (std::size_t i = 0; i < eager.losses.size(); ++i)
+      EXPECT_NEAR(graphed.losses[i], eager.losses[i], 1e-5 * eager.losses[i]) << "step " << i + 1;
+    EXPECT_EQ(graphed.images, eager.images);
+    EXPECT_GT(graphed.device.graph_steps, 0u);
+  };
+  TrainingRun run = lenet_run("cuda");
+  run.training.schedule.name = "cosine";
+  compare(run);
+  run.strategy.inflight = 2;
+  compare(run);
+  run.strategy.model = "vgg_cifar";
+  run.strategy.channels = 3;
+  run.strategy.input = {32, 32};
+  run.strategy.sync_batchnorm = true;
+  run.strategy.amp = "f16";
+  run.strategy.ema = 0.9;
+  run.strategy.clip = 0.5;
+  run.training.schedule.lr = 0.001;
+  run.training.batch = 16;
+  run.samples = 16 * 3;
   compare(run);
 }
 

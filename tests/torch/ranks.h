@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -40,10 +41,13 @@ inline void prepare_environment() {
 }
 
 /// Trains `world` ranks of a run, each from the weights that fill_by_name() gives. `adapt` may
-/// change a rank's run, and its strategy, before it begins. A rank that fails ends the process.
+/// change a rank's run, and its strategy, before it begins; `make` makes the strategy, which must
+/// not outlive the call. A rank that fails ends the process.
 inline std::vector<Outcome> train_ranks(
     const TrainingRun& run, int world,
-    const std::function<void(TrainingRun&, train::Ddp&)>& adapt = nullptr) {
+    const std::function<void(TrainingRun&, train::Ddp&)>& adapt = nullptr,
+    const std::function<std::unique_ptr<train::Ddp>(const train::StrategyOptions&)>& make =
+        [](const auto& options) { return std::make_unique<train::Ddp>(options); }) {
   prepare_environment();
   std::vector<Outcome> outcomes(static_cast<std::size_t>(world));
   const int port = free_port();
@@ -62,11 +66,11 @@ inline std::vector<Outcome> train_ranks(
         std::fprintf(stderr, "%s\n", error.what());
         ::_exit(static_cast<int>(error.exit()));
       };
-      train::Ddp ddp(own.strategy);
-      fill_by_name(ddp.model());
-      if (adapt) adapt(own, ddp);
-      outcomes[static_cast<std::size_t>(rank)] = train(ddp, own);
-      ddp.end({});
+      const std::unique_ptr<train::Ddp> ddp = make(own.strategy);
+      fill_by_name(ddp->model());
+      if (adapt) adapt(own, *ddp);
+      outcomes[static_cast<std::size_t>(rank)] = train(*ddp, own);
+      ddp->end({});
     });
   }
   for (std::thread& thread : threads) thread.join();

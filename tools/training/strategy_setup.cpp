@@ -148,8 +148,9 @@ std::string device_of(const Recipe& recipe, const train::RankInfo& rank) {
   return each_its_own ? fmt::format("cuda:{}", rank.local_rank) : device;
 }
 
-/// Returns the size of the batches whose steps are captured as a CUDA graph; 0: none.
-std::int64_t graph_samples(const Recipe& recipe) {
+/// Returns the size of the batches, over all ranks, whose steps are captured as a CUDA graph; 0:
+/// none.
+std::int64_t graph_samples(const Recipe& recipe, int world) {
   const std::string& graphs = recipe.text("train.cuda_graphs");
   if (graphs == "off") return 0;
   const auto refuse = [&graphs](const std::string& with, const char* why, const char* use) {
@@ -160,13 +161,16 @@ std::int64_t graph_samples(const Recipe& recipe) {
   const std::int64_t accumulate = recipe.integer("train.accumulate");
   if (device == "cpu" || is_simulated(recipe))
     refuse("train.device=" + device, "graphs need CUDA", "train.device=cuda");
-  if (strategy_of(recipe) != StrategyKind::single)
-    refuse("train.strategy=" + recipe.text("train.strategy"),
-           "a graph covers the work of one device only", "train.strategy=single");
+  if (strategy_of(recipe) == StrategyKind::data_parallel)
+    refuse("train.strategy=data_parallel", "a graph covers the work of one device only",
+           "train.strategy=single, or ddp with train.cuda_graphs=step");
+  if (strategy_of(recipe) == StrategyKind::ddp && graphs == "on")
+    refuse("train.strategy=ddp", "the sums over the ranks are part of a whole step only",
+           "train.cuda_graphs=step");
   if (accumulate > 1)
     refuse(fmt::format("train.accumulate={}", accumulate),
            "a graph overwrites gradients instead of adding to them", "train.accumulate=1");
-  return recipe.integer("loader.batch");
+  return pipeline::global_batch(recipe, world);
 }
 
 }  // namespace
@@ -209,7 +213,7 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
                                                train::RankHooks hooks) {
   const int inflight =
       clock_of(recipe) == StepClock::async ? static_cast<int>(recipe.integer("train.inflight")) : 0;
-  const std::int64_t graphs = graph_samples(recipe);
+  const std::int64_t graphs = graph_samples(recipe, rank.world);
   if (is_simulated(recipe))
     return train::make_simulated(recipe.number("simulated.update_ms"), inflight);
   const std::string& device = recipe.text("train.device");
