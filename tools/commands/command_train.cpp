@@ -168,6 +168,7 @@ class TrainCommand {
     if (resume_) resume_->checked(recipe_);  // refused once here, not by every rank
     beginning_.end();                        // the launcher passes interrupts on
     augment::require_divisible(recipe_, ranks);
+    check_cuda_graphs(recipe_);
     allow_descriptors(ranks);
     return launch_ranks(ranks, start_.arguments);
   }

@@ -74,6 +74,9 @@ void allow_descriptors(int ranks);
 
 // Makes the strategy that a recipe asks for.
 
+/// Throws UsageError if train.cuda_graphs cannot work with the recipe's other keys.
+void check_cuda_graphs(const Recipe& recipe);
+
 bool is_simulated(const Recipe& recipe);
 bool is_on_cpu(const Recipe& recipe);
 /// Returns train.threads, or by default the cores of the host that are left to each rank and

@@ -148,31 +148,6 @@ std::string device_of(const Recipe& recipe, const train::RankInfo& rank) {
   return each_its_own ? fmt::format("cuda:{}", rank.local_rank) : device;
 }
 
-/// Returns the size of the batches, over all ranks, whose steps are captured as a CUDA graph; 0:
-/// none.
-std::int64_t graph_samples(const Recipe& recipe, int world) {
-  const std::string& graphs = recipe.text("train.cuda_graphs");
-  if (graphs == "off") return 0;
-  const auto refuse = [&graphs](const std::string& with, const char* why, const char* use) {
-    throw UsageError(fmt::format("train.cuda_graphs={} with {}: {}", graphs, with, why),
-                     fmt::format("set {}, or train.cuda_graphs=off", use));
-  };
-  const std::string& device = recipe.text("train.device");
-  const std::int64_t accumulate = recipe.integer("train.accumulate");
-  if (device == "cpu" || is_simulated(recipe))
-    refuse("train.device=" + device, "graphs need CUDA", "train.device=cuda");
-  if (strategy_of(recipe) == StrategyKind::data_parallel)
-    refuse("train.strategy=data_parallel", "a graph covers the work of one device only",
-           "train.strategy=single, or ddp with train.cuda_graphs=step");
-  if (strategy_of(recipe) == StrategyKind::ddp && graphs == "on")
-    refuse("train.strategy=ddp", "the sums over the ranks are part of a whole step only",
-           "train.cuda_graphs=step");
-  if (accumulate > 1)
-    refuse(fmt::format("train.accumulate={}", accumulate),
-           "a graph overwrites gradients instead of adding to them", "train.accumulate=1");
-  return pipeline::global_batch(recipe, world);
-}
-
 }  // namespace
 
 bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == "simulated"; }
@@ -207,13 +182,35 @@ std::future<void> load_strategy_ahead(const Recipe& recipe, const train::RankInf
   return train::load_torch_ahead(device_of(recipe, rank));
 }
 
+void check_cuda_graphs(const Recipe& recipe) {
+  const std::string& graphs = recipe.text("train.cuda_graphs");
+  if (graphs == "off") return;
+  const auto refuse = [&graphs](const std::string& with, const char* why, const char* use) {
+    throw UsageError(fmt::format("train.cuda_graphs={} with {}: {}", graphs, with, why),
+                     fmt::format("set {}, or train.cuda_graphs=off", use));
+  };
+  const std::string& device = recipe.text("train.device");
+  const std::int64_t accumulate = recipe.integer("train.accumulate");
+  if (device == "cpu" || is_simulated(recipe))
+    refuse("train.device=" + device, "graphs need CUDA", "train.device=cuda");
+  if (strategy_of(recipe) == StrategyKind::data_parallel)
+    refuse("train.strategy=data_parallel", "a graph covers the work of one device only",
+           "train.strategy=single, or ddp with train.cuda_graphs=step");
+  if (strategy_of(recipe) == StrategyKind::ddp && graphs == "on")
+    refuse("train.strategy=ddp", "the sums over the ranks are part of a whole step only",
+           "train.cuda_graphs=step");
+  if (accumulate > 1)
+    refuse(fmt::format("train.accumulate={}", accumulate),
+           "a graph overwrites gradients instead of adding to them", "train.accumulate=1");
+}
+
 std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
                                                const SampleSpec& sample,
                                                const train::RankInfo& rank,
                                                train::RankHooks hooks) {
   const int inflight =
       clock_of(recipe) == StepClock::async ? static_cast<int>(recipe.integer("train.inflight")) : 0;
-  const std::int64_t graphs = graph_samples(recipe, rank.world);
+  check_cuda_graphs(recipe);
   if (is_simulated(recipe))
     return train::make_simulated(recipe.number("simulated.update_ms"), inflight);
   const std::string& device = recipe.text("train.device");
@@ -230,7 +227,8 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
         "leave train.clock at sync, or set train.device=cuda");
   train::StrategyOptions options;
   options.inflight = inflight;
-  options.graph_samples = graphs;
+  if (recipe.text("train.cuda_graphs") != "off")
+    options.graph_samples = pipeline::global_batch(recipe, rank.world);
   options.graph_step = recipe.text("train.cuda_graphs") == "step";
   options.model = recipe.text("model.name");
   options.model_options = {.variant = recipe.text("model.variant"),
