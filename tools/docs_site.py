@@ -3,8 +3,8 @@ import pathlib
 import re
 
 # The order of the navigation; other pages and folders follow in the order of their names.
-ORDER = ["index.md", "tutorial", "tutorial/first-run.md", "how-to", "reference", "explanation", "architecture.md",
-         "development.md", "results"]
+ORDER = ["index.md", "tutorial", "tutorial/first-run.md", "how-to", "reference", "reference/words.md",
+         "explanation", "architecture.md", "development.md", "results"]
 PAGES_AND_PICTURES = {".md", ".svg", ".png"}
 
 

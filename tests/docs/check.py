@@ -12,6 +12,8 @@ run       Runs the `sh run` blocks as printed, each page's in order in a fresh f
           `build` leads to the build folder. A block with the tag file=PATH is written there, so that later blocks can
           use it.
 spelling  Looks for the misspellings that codespell knows; exits with 77 where codespell is missing.
+words     docs/reference/words.md explains every name that the sources of closing tables, wait breakdowns and verdicts
+          list, each in the section of its kind, and every entry of a list links to a page that says more.
 """
 import argparse
 import ast
@@ -46,6 +48,18 @@ NEEDS = {
 }
 SET_UP = {"digits": ["digits", "--train", "6400", "--test", "1000"], "photos": ["photos", "--count", "64"],
           "objects": ["objects", "--train", "2000", "--test", "500"]}
+
+WORDS = ROOT / "docs/reference/words.md"
+# Names that the program prints: the file and the beginning of the definition that lists them, and the section of WORDS.
+PRINTED = [
+    ("measure/spans.h", "kSpanNames{", "Where a step's time goes"),
+    ("study/analysis/wait_breakdown.h", "kPartNames{", "What the trainer waited for"),
+    ("study/analysis/bound.cpp", "kBoundNames{", "The verdict"),
+    ("study/analysis/statistics.cpp", "std::string name_of(Verdict verdict) {", "Sweeps"),
+    ("python/src/pymillrace/watcher/breakdown.py", "PLACES = (", "Watched loops"),
+    ("python/src/pymillrace/watcher/breakdown.py", "KINDS = (", "Watched loops"),
+    ("python/src/pymillrace/watcher/spans.py", "NAMES = (", "Watched loops"),
+]
 
 DESIGNS = {"device-pipeline.md"}  # pages on what is not built, whose files have no folder yet
 
@@ -333,10 +347,64 @@ def check_spelling(pages, problems, options):
         print(line.removeprefix(f"{ROOT}/"))
 
 
+# --- words
+
+
+def names_in(source, begin):
+    """The texts between `begin` and the bracket that closes it; "-" stands for no name."""
+    at = source.index(begin) + len(begin)
+    depth, end = 1, at
+    while depth:
+        depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(source[end], 0)
+        end += 1
+    names = [name for name in re.findall(r'"([^"]*)"', source[at:end]) if name != "-"]
+    if not names:
+        raise ValueError(f"no names follow {begin!r}")
+    return names
+
+
+def explained(prose):
+    """The words that each section of a page explains: in a list before the colon, in a table in all columns but the
+    last. Also the lines of entries without a link."""
+    words, unlinked, section, entries = collections.defaultdict(set), [], "", []
+    for number, line in prose:
+        if line.startswith("## "):
+            section = line[3:]
+        elif line.startswith("- "):
+            entries.append((number, section, line))
+        elif line.startswith("  ") and entries:
+            entries[-1] = (*entries[-1][:2], entries[-1][2] + line)
+        elif line.startswith("|"):
+            words[section].update(re.findall(r"`([^`]+)`", line.strip("|").rpartition("|")[0]))
+    for number, section, entry in entries:
+        words[section].update(re.findall(r"[`*]+([^`*]+)[`*]+", entry.partition(": ")[0]))
+        if "](" not in entry:
+            unlinked.append(number)
+    return words, unlinked
+
+
+def word_problems(prose):
+    """What is wrong with WORDS, as pairs of line and text."""
+    words, unlinked = explained(prose)
+    for number in unlinked:
+        yield number, "this entry has no link to a page that says more"
+    for file, begin, section in PRINTED:
+        for name in names_in((ROOT / file).read_text(), begin):
+            if name not in words[section]:
+                yield 1, f"the section {section!r} does not explain {name!r}, a name in {file}"
+
+
+def check_words(pages, problems, options):
+    prose = split(WORDS)[1]
+    for number, problem in word_problems(prose):
+        problems.add(WORDS, number, problem)
+    print(f"{sum(map(len, explained(prose)[0].values()))} words in {WORDS.relative_to(ROOT)}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     modes = {"blocks": check_blocks, "includes": check_includes, "links": check_links, "run": check_run,
-             "spelling": check_spelling}
+             "spelling": check_spelling, "words": check_words}
     parser.add_argument("mode", choices=modes)
     parser.add_argument("--build", type=lambda name: pathlib.Path(name).resolve(), default=ROOT / "build")
     parser.add_argument("--long", action="store_true")

@@ -1,4 +1,4 @@
-"""Tests that check.py finds paths that do not exist, with and without a suffix."""
+"""Tests that check.py finds paths that do not exist, and words that a page does not explain."""
 import unittest
 
 import check
@@ -21,6 +21,33 @@ class NamedPaths(unittest.TestCase):
     def test_accepts_files_that_the_page_writes_and_those_of_a_design(self):
         self.assertEqual(self.missing("`mine.cpp`", {"mine.cpp"}), [])
         self.assertEqual(self.missing("`mine.cpp`", None), [])
+
+
+class Words(unittest.TestCase):
+    def test_takes_the_names_of_one_definition(self):
+        self.assertEqual(check.names_in('int a = "no"; kNames{"one", f{"two words"}, "-"}; "no"', "kNames{"),
+                         ["one", "two words"])
+        for source in ('kOthers{"one"}', 'kNames{} "one"'):
+            with self.assertRaises(ValueError):
+                check.names_in(source, "kNames{")
+
+    def test_explains_what_stands_before_colons_and_in_first_columns_by_section(self):
+        page = ["## A", "- **one**, `two`: not `three`", "  or `four` ([more](x.md)).", "## B", "- **five**: no link", "",
+                "| other | `six` | with `seven` |"]
+        words, unlinked = check.explained(enumerate(page, 1))
+        self.assertEqual(words, {"A": {"one", "two"}, "B": {"five", "six"}})
+        self.assertEqual(unlinked, [5])
+
+    def test_a_printed_name_without_an_explanation_is_a_problem(self):
+        text = check.WORDS.read_text()
+        self.assertEqual(self.problems(text), [])
+        for name in ("peer_wait", "epoch_boundary", "other programs", "equivalent", "transfer"):
+            found = self.problems(text.replace(f"`{name}`", ""))
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(repr(name), found[0][1])
+
+    def problems(self, text):
+        return list(check.word_problems(enumerate(text.splitlines(), 1)))
 
 
 if __name__ == "__main__":
