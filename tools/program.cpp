@@ -8,7 +8,7 @@ namespace millrace::tools {
 const Program& this_program() {
   static constexpr Program kMillrace{
       "millrace", "millrace: trains vision models and shows where each step's time goes",
-      "millrace train mnist-lenet data.path=data/digits"};
+      "millrace train mnist-lenet data.path=data/digits", true};
   return kMillrace;
 }
 

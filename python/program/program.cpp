@@ -34,7 +34,7 @@ const Program& this_program() {
   static constexpr Program kPymillrace{
       "pymillrace",
       "pymillrace: batches for training loops in Python, and where a loader's time goes",
-      "pymillrace bench mnist-lenet data.reader=synthetic"};
+      "pymillrace bench mnist-lenet data.reader=synthetic", false};
   return kPymillrace;
 }
 

@@ -125,6 +125,8 @@ TEST_F(DataCommand, TheProposedNextCommandWorks) {
   const std::string photos_in = in("photos").string();
   for (const Arguments& make :
        {Arguments{"data", "make", "digits", digits_in, "--train", "40", "--test", "20"},
+        Arguments{"data", "make", "objects", in("objects").string(), "--train", "40", "--test",
+                  "20"},
         Arguments{"data", "make", "photos", photos_in, "--count", "20"},
         Arguments{"data", "pack", photos_in, in("tars").string()},
         Arguments{"data", "pack", photos_in, in("one.tar").string(), "--split", "test"}}) {
@@ -134,6 +136,33 @@ TEST_F(DataCommand, TheProposedNextCommandWorks) {
     Arguments next = next_command(made.out);
     if (next[0] == "train") next.insert(next.end(), {"train.device=simulated", "train.steps=1"});
     EXPECT_TRUE(succeeded(run(next))) << made.out;
+  }
+}
+
+TEST_F(DataCommand, TheProposedCommandTrainsAModelOnPhotos) {
+  MILLRACE_NEEDS_TORCH();
+  const std::string set = in("my photos").string();
+  const Result made = run({"data", "make", "photos", set, "--count", "4", "--classes", "2"});
+  ASSERT_TRUE(succeeded(made));
+  Arguments next = next_command(made.out);
+  ASSERT_EQ(next[0], "train") << made.out;
+  EXPECT_EQ(next[1], "imagenet-rrc") << made.out;
+  EXPECT_EQ(next[2], "data.path=" + set) << made.out;
+  next.insert(next.end(), {"--run", in("run").string()});
+  ASSERT_TRUE(succeeded(run(next)));
+  EXPECT_EQ(summary("run")["model"], "resnet18");
+  EXPECT_EQ(summary("run")["steps"], 1);
+  EXPECT_TRUE(summary("run")["top1"].is_number());
+}
+
+TEST_F(DataCommand, ASetThatFillsTheRecipesBatchKeepsIt) {
+  for (const auto& [train, changed] : {std::pair{"50", false}, std::pair{"49", true}}) {
+    const std::string set = in(train).string();
+    const Result made = run({"data", "make", "objects", set, "--train", train, "--test", "10"});
+    ASSERT_TRUE(succeeded(made));
+    ASSERT_NE(made.out.find("next: millrace train cifar10-lenet"), std::string::npos) << made.out;
+    EXPECT_EQ(made.out.find(" loader.batch=49\n") != std::string::npos, changed) << made.out;
+    EXPECT_EQ(made.out.find("loader.batch") != std::string::npos, changed) << made.out;
   }
 }
 

@@ -189,7 +189,9 @@ def test_an_editable_install_finds_its_program_and_its_recipes(tmp_path):
 def test_commands_propose_commands_of_this_package(tmp_path):
     made = run(PYMILLRACE, "data", "make", "photos", tmp_path / "photos", "--count", "16").stdout
     packed = run(PYMILLRACE, "data", "pack", tmp_path / "photos", tmp_path / "packed").stdout
-    assert "next: pymillrace bench" in made and "next: pymillrace bench" in packed
+    digits = run(PYMILLRACE, "data", "make", "digits", tmp_path / "digits", "--train", "64", "--test", "8").stdout
+    assert "next: pymillrace bench imagenet-rrc" in made and "next: pymillrace bench" in packed
+    assert "next: pymillrace bench mnist-lenet" in digits
     assert "\npymillrace keys augment" in run(PYMILLRACE, "keys").stdout
     assert "\npymillrace recipe NAME" in run(PYMILLRACE, "recipe").stdout
 

@@ -52,13 +52,24 @@ Exit report_made(const std::string& kind, const std::string& path, std::uint64_t
   return Exit::done;
 }
 
+/// The default of loader.batch, which a proposed command without a recipe has.
+constexpr std::uint64_t kDefaultBatch = 64;
 /// Makes samples of one size from photos of any, in a proposed command.
 constexpr const char* kCropToOneSize = "'augment+=random_crop{size=224,pad_if_needed=true}'";
 
-/// Returns a batch that a small set can fill, for a proposed command; empty if the default does.
-std::string batch_for(std::uint64_t samples) {
-  constexpr std::uint64_t kDefaultBatch = 64;
-  return samples < kDefaultBatch ? fmt::format(" loader.batch={}", samples) : "";
+/// Returns a batch that a small set can fill, for a proposed command; empty if `batch`, the one
+/// that it would have otherwise, is no larger.
+std::string batch_for(std::uint64_t samples, std::uint64_t batch) {
+  return samples < batch ? fmt::format(" loader.batch={}", samples) : "";
+}
+
+/// Returns a command that trains a shipped recipe on a new set of `samples` images. In a program
+/// that cannot train, the command measures the recipe's loader.
+std::string first_use(const std::string& recipe, const std::string& path, std::uint64_t samples) {
+  const std::int64_t batch = load_recipe({recipe}, pipeline::Plugins::none).integer("loader.batch");
+  return fmt::format("millrace {} {} {}{}", this_program().trains ? "train" : "bench", recipe,
+                     shell_word("data.path=" + path),
+                     batch_for(samples, static_cast<std::uint64_t>(batch)));
 }
 
 double seconds_since(std::int64_t begin) {
@@ -72,8 +83,7 @@ Exit digits(DigitsOptions options) {
   make_digits(options);
   line.clear();
   return report_made("digits", options.path, options.train, options.test, seconds_since(begin),
-                     "millrace train mnist-lenet " + shell_word("data.path=" + options.path) +
-                         batch_for(options.train));
+                     first_use("mnist-lenet", options.path, options.train));
 }
 
 Exit objects(ObjectsOptions options) {
@@ -83,8 +93,7 @@ Exit objects(ObjectsOptions options) {
   make_objects(options);
   line.clear();
   return report_made("objects", options.path, options.train, options.test, seconds_since(begin),
-                     "millrace train cifar10-lenet " + shell_word("data.path=" + options.path) +
-                         batch_for(options.train));
+                     first_use("cifar10-lenet", options.path, options.train));
 }
 
 Exit photos(PhotosOptions options) {
@@ -97,10 +106,8 @@ Exit photos(PhotosOptions options) {
   std::uint64_t train = 0, test = 0;
   for (const VerifySplit& split : report.splits)
     (split.name == "train" ? train : test) += split.count;
-  return report_made(
-      "photos", options.path, train, test, seconds_since(begin),
-      fmt::format("millrace bench data.reader=folder {}{} {}",
-                  shell_word("data.path=" + options.path), batch_for(train), kCropToOneSize));
+  return report_made("photos", options.path, train, test, seconds_since(begin),
+                     first_use("imagenet-rrc", options.path, train));
 }
 
 Exit pack_set(PackOptions options) {
@@ -146,7 +153,7 @@ Exit pack_set(PackOptions options) {
       packed.size() == 1 && packed[0].name == "test" && !options.target.ends_with(".tar");
   print_unless_quiet("{:.1f} s\nnext: {} data.reader=tar {}{}{} {}\n", seconds,
                      in_own_name("millrace bench"), shell_word("data.path=" + options.target),
-                     only_test ? " data.split=test" : "", batch_for(packed[0].count),
+                     only_test ? " data.split=test" : "", batch_for(packed[0].count, kDefaultBatch),
                      kCropToOneSize);
   return Exit::done;
 }

@@ -13,6 +13,7 @@ struct Program {
   const char* name;
   const char* about;    ///< the first line of --help
   const char* example;  ///< shown when no command was given
+  bool trains;          ///< can train a model, so that `train` may be proposed
 };
 
 const Program& this_program();
