@@ -242,6 +242,8 @@ class Recorder(Group):
         said = (case / "err").read_text(errors="replace")
         if "Exception ignored in" in said and "KeyboardInterrupt" in said:
             return "", []  # Python drops a Ctrl-C that arrives in a callback at a fork
+        if code == 1 and re.search(r"RuntimeError: DataLoader worker .*exited unexpectedly", said):
+            return "", []  # torch tells of its workers' end before the script's own Ctrl-C, or in its handler of it
         wrong = [] if printed[-1:] == ["saved"] else [f"the script did not save: it printed {printed}"]
         return "", wrong + ([] if code == 3 else [f"exit code {code}, expected 3"])
 
