@@ -28,12 +28,12 @@ struct Position {
   std::uint64_t epoch_images = 0;  ///< samples of the open epoch
   /// Samples of the last epoch that was closed, for a run that has to record it again; 0: unknown.
   std::uint64_t closed_images = 0;
-  double best_top1 = -1;           ///< best of the evaluations so far; -1: none
-  bool evaluation_due = false;     ///< the evaluation after the last step was interrupted
-  double train_loss = 0;           ///< if so, loss of the epoch that it belongs to
-  double train_top1 = 0;           ///< and accuracy, as EpochRecord::train_top1
-  TrainCounts train_counts;        ///< counts of the open epoch
-  EarlyStoppingState stopping;     ///< of train.early_stopping
+  double best_top1 = -1;        ///< best of the evaluations so far; -1: none
+  bool evaluation_due = false;  ///< the evaluation after the last step was interrupted
+  double train_loss = 0;        ///< if so, loss of the epoch that it belongs to
+  double train_top1 = 0;        ///< and accuracy, as EpochRecord::train_top1
+  TrainCounts train_counts;     ///< counts of the open epoch
+  EarlyStoppingState stopping;  ///< of train.early_stopping
 
   /// Returns whether the last step's epoch is still to be recorded (or again).
   bool epoch_open() const { return evaluation_due || epoch_images > 0; }

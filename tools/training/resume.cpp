@@ -282,8 +282,7 @@ bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
   if (!position_.epoch_open()) {
     position_.evaluation_due = true;
     // Samples that failed are not among those of the epoch. Older checkpoints do not know.
-    position_.epoch_images =
-        position_.closed_images > 0 ? position_.closed_images : epoch_samples;
+    position_.epoch_images = position_.closed_images > 0 ? position_.closed_images : epoch_samples;
   }
   return false;
 }
