@@ -326,9 +326,10 @@ install_frameworks() {
   install_wheels tests/python/requirements-frameworks.txt "$FRAMEWORKS_FOLDER" "TRAINING FRAMEWORKS ARE" --no-deps
 }
 
-# install_lint: clang-tidy, for tools/lint.
+# install_lint: clang-tidy, for tools/lint, and cuobjdump, for the tests of the CUDA module.
 install_lint() {
-  install_wheels tools/lint-requirements.txt "$LINT_FOLDER" "CLANG-TIDY IS" --only-binary=:all:
+  install_wheels tools/lint-requirements.txt "$LINT_FOLDER" "CLANG-TIDY'S FINDINGS AND CUDA'S ARCHITECTURES ARE" \
+    --only-binary=:all:
 }
 
 # install_s3: servers for the tests of remote data.

@@ -143,6 +143,19 @@ class Module(Folder):
             self.assertNotIn("missing", said)
 
 
+    def test_has_code_for_turing_ampere_hopper_and_what_follows(self):
+        tool = shutil.which("cuobjdump", path=os.pathsep.join(
+            [os.environ.get("PATH", ""), str(args.source / ".deps/lint/nvidia/cu13/bin")]))
+        if tool is None:
+            if os.environ.get("MILLRACE_CI"):
+                self.fail("cuobjdump was not installed (tools/lint-requirements.txt)")
+            self.skipTest("THE ARCHITECTURES OF THE CUDA MODULE ARE NOT TESTED: there is no cuobjdump")
+        done = subprocess.run([tool, "--list-elf", "--list-ptx", args.build / "lib/libmillrace_cuda.so"],
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(re.findall(r"sm_\d+\.(?:cubin|ptx)", done.stdout),
+                         ["sm_75.cubin", "sm_80.cubin", "sm_90.cubin", "sm_90.ptx"])
+
+
 class FakeMachine:
     """Runs shell commands instead of the plan's."""
 
