@@ -277,6 +277,23 @@ class Plan(unittest.TestCase):
                 self.assertLess(names.index(run.after), names.index(run.name))
             self.assertLessEqual(run.limit_s, plan.STAGE_LIMIT_S)
 
+    def test_what_is_worth_most_comes_first(self):
+        self.assertEqual([stage.name for stage in plan.stages()], ["first", "goals", "modes", "tables"])
+        names = [run.name for run in plan.all_runs()]
+        self.assertLess(names.index("test-native"), names.index("goal-0"))
+        self.assertLess(names.index("goal-0"), names.index("parts-true-1"))
+        self.assertGreaterEqual(plan.warm_up().limit_s, 180)
+        self.assertFalse(any(run.after == "steps20" for run in plan.all_runs()), "a first run that fails ends nothing")
+
+    def test_launches_hide_no_cost_and_the_peer_has_our_switches(self):
+        for run in plan.costs():
+            self.assertIn("train.cuda_graphs=step", run.command)
+        peer = (args.source / "bench/gpu/torch_resnet50.py").read_text()
+        self.assertIn("torch.backends.cudnn.benchmark = True", peer)
+        for run in plan.resnet_goals():
+            if "cifar10-resnet50" in run.command:
+                self.assertIn("train.cudnn_benchmark=true", run.command)
+
     def test_peers_take_turns(self):
         names = [run.name for run in plan.all_runs()]
         for ours in ("goal", "resnet"):
