@@ -469,7 +469,7 @@ def judged(ended, asked, long):
 class Stranger(Strangers):
     name = "stranger"
     about = "hostile runs, sweeps and profiles to every command that reads them, under strace"
-    cases = 6000
+    cases = 6600
 
     def genuine(self, place):
         def make(folder):
