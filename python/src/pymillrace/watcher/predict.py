@@ -337,7 +337,8 @@ def lines(record: dict[str, Any]) -> list[str]:
             f"{number(record['loader_images_per_s']):>14}"]
     for row in record["rows"]:
         if "saved_s_per_epoch" in row:  # of another base, with the start-up of workers
-            text.append(f"{'whole epochs, as they ran':<{wide}}{number(row['images_per_s'] / row['ratio']):>10}")
+            base = row["images_per_s"] / row["ratio"] if row["images_per_s"] and row["ratio"] else None
+            text.append(f"{'whole epochs, as they ran':<{wide}}{number(base):>10}")
         change = "" if row["loading_only"] else "?" if row["ratio"] is None else f"{100 * (row['ratio'] - 1):+.0f}%"
         text.append(f"{row['change']:<{wide}}{number(row['images_per_s']):>10}{change:>9}"
                     f"{number(row['loader_images_per_s']):>14}")
