@@ -230,10 +230,11 @@ def watch_table(source):
     found, cost = document.get("watch", []), document.get("cost")
     source.count("watch", "watch", found or None)
     rows = [[one["case"], number(one["data_set_ms"], digits=0), number(one["device_ms"], digits=0),
-             number(one["device_waits_ms"]), " to ".join(number(value, digits=1) for value in one["expected_ms"]),
+             number(one["step_ms"]), number(one["device_waits_ms"]), " to ".join(number(value, digits=1) for value in one["expected_ms"]),
              one["bound"], "yes" if one["right"] else "NO"] for one in found]
     text = "## pymillrace watch\n\nMilliseconds per step.\n\n" + table(
-        ["loop", "data set", "device", "device waits for data", "expected", "bound", "right"], rows or [["-"] * 7])
+        ["loop", "data set", "device", "step without watch", "device waits for data", "expected", "bound", "right"],
+        rows or [["-"] * 8])
     if cost:
         text += (f"\n\nWatching adds {cost['added_us']:.1f} µs to a step of {cost['step_us']:.0f} µs (median of "
                  f"{len(cost['turns_us'])} turns, {cost['turns_us'][0]:.1f} to {cost['turns_us'][-1]:.1f}).")

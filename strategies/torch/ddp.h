@@ -42,7 +42,7 @@ class Peers {
   void sum(torch::Tensor& values) const;
   /// Copies rank 0's values to all ranks, in place.
   void broadcast(const std::vector<torch::Tensor>& tensors) const;
-  // What follows throws RunError if rank 0 is gone.
+  // The calls below throw RunError if rank 0 is gone.
 
   /// Returns every rank's text, by rank. All must call it in the same order.
   std::vector<std::string> gather(const std::string& mine);

@@ -166,6 +166,13 @@ TEST_F(DataCommand, ASetThatFillsTheRecipesBatchKeepsIt) {
   }
 }
 
+TEST_F(DataCommand, ADamagedFileOfTheRecipesNameEndsNothing) {
+  write_file(in("mnist-lenet"), "no recipe [");
+  const Result made = run(digits("set"));  // in that folder
+  ASSERT_TRUE(succeeded(made));
+  EXPECT_NE(made.out.find("next: millrace train mnist-lenet"), std::string::npos) << made.out;
+}
+
 TEST_F(DataCommand, AMissingSetIsAnsweredWithItsOwnKind) {
   const std::string none = "data.path=" + in("none").string();
   EXPECT_TRUE(refused(run({"bench", "imagenet-rrc", none}), 3, {"none"}));

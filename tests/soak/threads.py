@@ -29,13 +29,13 @@ print("ready", flush=True)
 time.sleep({moment})
 {end}
 '''
-# A signal between Python's look at its flags and the system call does not end a sleep: a long one would hide that from a
-# signal that is lost.
-NAPS = "while True: time.sleep(0.1)"
+# A signal that arrives after Python has checked for signals and before the system call is noticed only when the sleep
+# ends. Short sleeps tell that from a signal that is lost.
+SLEEP = "while True: time.sleep(0.1)"
 ENDS = {
     "return": ("", 0), "exit": ("sys.exit(7)", 7), "error": ("raise ValueError('planted')", 1),
     "atexit": ("import atexit; atexit.register(time.sleep, 0.05); sys.exit(3)", 3), "_exit": ("os._exit(5)", 5),
-    "SIGTERM": (NAPS, -signal.SIGTERM), "SIGINT": (NAPS, -signal.SIGINT),
+    "SIGTERM": (SLEEP, -signal.SIGTERM), "SIGINT": (SLEEP, -signal.SIGINT),
 }
 BODIES = ("pass", "time.sleep(0.001)", "batch.images.sum()", "kept = list(batch)", "sum(i * i for i in range(20000))")
 

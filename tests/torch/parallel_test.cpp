@@ -311,12 +311,7 @@ TEST(Ddp, RanksWithOtherOpsAreRefused) {
       StrategyOptions options = lenet_run(64).strategy;
       options.strategy = "ddp";
       options.model_options.native_ops = rank == 1;
-      options.rank = {.rank = rank,
-                      .world = 2,
-                      .local_rank = rank,
-                      .local_world = 2,
-                      .master_port = port,
-                      .launcher = "threads"};
+      options.rank = test::thread_rank(rank, 2, port);
       options.timeout = 60;
       try {
         const Ddp ddp(options);
@@ -435,13 +430,7 @@ TEST(Parallel, ARankThatDoesNotWriteItsRecordsIsNamed) {
   std::string said;
   std::atomic<bool> over{false};
   const auto rank = [&](int number) {
-    const Peers peers({.rank = number,
-                       .world = 2,
-                       .local_rank = number,
-                       .local_world = 2,
-                       .master_port = port,
-                       .launcher = "threads"},
-                      nullptr, std::chrono::seconds(3));
+    const Peers peers(test::thread_rank(number, 2, port), nullptr, std::chrono::seconds(3));
     if (number == 1) {
       peers.announce(4);
       while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -466,13 +455,7 @@ TEST(Parallel, ARankThatHasLostTheFirstOneSaysSoInALine) {
   const int port = test::free_port();
   std::string said;
   const auto rank = [&](int number) {
-    Peers peers({.rank = number,
-                 .world = 2,
-                 .local_rank = number,
-                 .local_world = 2,
-                 .master_port = port,
-                 .launcher = "threads"},
-                nullptr, std::chrono::seconds(20));
+    Peers peers(test::thread_rank(number, 2, port), nullptr, std::chrono::seconds(20));
     if (number == 0) return;
     try {
       peers.gather("here");  // rank 0 never answers: it leaves, and the store with it

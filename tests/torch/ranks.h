@@ -32,6 +32,16 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
+/// Returns the place of a rank that is a thread of this process.
+inline train::RankInfo thread_rank(int rank, int world, int port) {
+  return {.rank = rank,
+          .world = world,
+          .local_rank = rank,
+          .local_world = world,
+          .master_port = port,
+          .launcher = "threads"};
+}
+
 /// Sets environment variables before there are threads, because setting them later crashes threads
 /// that read the environment. Size 0 turns off c10d's flight recorder: there is one per process,
 /// and several ranks in it would race for its entries.
@@ -55,12 +65,7 @@ inline std::vector<Outcome> train_ranks(
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       TrainingRun own = run;
-      own.strategy.rank = {.rank = rank,
-                           .world = world,
-                           .local_rank = rank,
-                           .local_world = world,
-                           .master_port = port,
-                           .launcher = "threads"};
+      own.strategy.rank = thread_rank(rank, world, port);
       own.strategy.timeout = 60;
       own.strategy.hooks.leave = [](const Error& error) {
         std::fprintf(stderr, "%s\n", error.what());

@@ -66,10 +66,14 @@ std::string batch_for(std::uint64_t samples, std::uint64_t batch) {
 /// Returns a command that trains a shipped recipe on a new set of `samples` images. In a program
 /// that cannot train, the command measures the recipe's loader.
 std::string first_use(const std::string& recipe, const std::string& path, std::uint64_t samples) {
-  const std::int64_t batch = load_recipe({recipe}, pipeline::Plugins::none).integer("loader.batch");
+  std::uint64_t batch = kDefaultBatch;
+  try {
+    batch = static_cast<std::uint64_t>(
+        load_recipe({recipe}, pipeline::Plugins::none).integer("loader.batch"));
+  } catch (const Error&) {  // a damaged file of that name in this folder; the set is made anyway
+  }
   return fmt::format("millrace {} {} {}{}", this_program().trains ? "train" : "bench", recipe,
-                     shell_word("data.path=" + path),
-                     batch_for(samples, static_cast<std::uint64_t>(batch)));
+                     shell_word("data.path=" + path), batch_for(samples, batch));
 }
 
 double seconds_since(std::int64_t begin) {
