@@ -191,9 +191,11 @@ void Peers::set(const std::string& key, const std::string& value) const {
   with_store([&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
 }
 
-void Peers::sum(torch::Tensor& values) const {
+void Peers::sum(torch::Tensor& values) const { begin_sum(values)->wait(); }
+
+c10::intrusive_ptr<c10d::Work> Peers::begin_sum(const torch::Tensor& values) const {
   std::vector<torch::Tensor> tensors{values};
-  group_->allreduce(tensors)->wait();
+  return group_->allreduce(tensors);
 }
 
 void Peers::broadcast(const std::vector<torch::Tensor>& tensors) const {
@@ -246,8 +248,7 @@ enum Column : std::int64_t {
   kSamples,
   kGraph,  ///< 1: a graph can take this rank's samples
   kStop,
-  kToArrival,  ///< seconds of work since the last collective, and these by kind
-  kLoad,
+  kLoad,  ///< seconds of work since the last collective, by kind
   kUpdate,
   kOther,
   kToGradients,  ///< seconds of work from the previous arrival to the sum of the gradients
@@ -360,6 +361,7 @@ Ddp::Ddp(const StrategyOptions& options, std::unique_ptr<DeviceStreams> device_s
       peers_(options.rank, cuda() ? &*cuda() : nullptr,
              std::chrono::seconds(std::llround(options.timeout))),
       control_((require_same_ops(peers_, options), open_control(peers_, options))),
+      arrives_ahead_(this->streams() != nullptr && options.graph_samples == 0),
       arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
       waits_(static_cast<std::size_t>(peers_.world())) {
   std::vector<torch::Tensor> all;
@@ -424,6 +426,10 @@ void Ddp::leave(Collective which, base::Clock::Ticks entered, const measure::Spa
   const double hidden = base::Clock::seconds(std::exchange(statistics_ticks_, 0));
   work_[which] = since_ == 0 ? 0 : base::Clock::seconds(entered - since_) - hidden;
   waited_[which] = base::Clock::seconds(now - entered) + hidden;
+  count_work_from(now, spans);
+}
+
+void Ddp::count_work_from(base::Clock::Ticks now, const measure::SpanClock& spans) {
   since_ = now;
   ticks_since_ = spans.ticks();
   ticks_since_[static_cast<std::size_t>(spans.current())] += now - spans.since();
@@ -431,32 +437,42 @@ void Ddp::leave(Collective which, base::Clock::Ticks entered, const measure::Spa
 
 void Ddp::arrive(const Batch& batch, bool stop, measure::SpanClock& spans) {
   spans.enter(measure::Span::peer_wait);
-  const bool is_first = since_ == 0;
+  is_first_arrival_ = since_ == 0;
   measure::SpanTicks since = difference(spans.ticks(), ticks_since_);
   since[static_cast<std::size_t>(measure::Span::peer_wait)] = 0;
-  const measure::SpanSeconds mine(since);
+  const measure::SpanSeconds mine(is_first_arrival_ ? measure::SpanTicks{} : since);
   arrivals_.zero_();
-  auto cell = arrivals_.accessor<double, 2>();
-  auto row = cell[peers_.rank()];
+  auto row = arrivals_.accessor<double, 2>()[peers_.rank()];
   row[kSamples] = static_cast<double>(batch.count());
   row[kGraph] = could_replay(batch) ? 1 : 0;
   row[kStop] = stop ? 1 : 0;
-  row[kToArrival] = is_first ? 0 : base::Clock::seconds(spans.since() - since_);
   row[kLoad] = mine.load;
   row[kUpdate] = mine.update;
   row[kOther] = mine.other;
   row[kToGradients] = work_[kGradients];
   row[kToLoss] = work_[kLoss];
-  sum(arrivals_);
-  leave(kArrival, spans.since(), spans);
+  arriving_ = peers_.begin_sum(arrivals_);
+  if (arrives_ahead_) count_work_from(base::Clock::now(), spans);
+}
+
+void Ddp::await_arrivals(measure::SpanClock& spans) {
+  spans.enter(measure::Span::peer_wait);
+  control_->progress(step_, /*in_collective=*/true);
+  std::exchange(arriving_, {})->wait();
+  control_->progress(step_, /*in_collective=*/false);
+  if (arrives_ahead_)
+    waited_[kArrival] = base::Clock::seconds(base::Clock::now() - spans.since());
+  else
+    leave(kArrival, spans.since(), spans);
   samples_ = 0;
   all_could_replay_ = true;
+  const auto cell = arrivals_.accessor<double, 2>();
   for (std::int64_t rank = 0; rank < peers_.world(); ++rank) {
     samples_ += cell[rank][kSamples];
     all_could_replay_ = all_could_replay_ && cell[rank][kGraph] > 0;
     stop_agreed_ = stop_agreed_ || cell[rank][kStop] > 0;
   }
-  if (!is_first) attribute_waits();  // ranks start one after another
+  if (!is_first_arrival_) attribute_waits();  // ranks start one after another
   work_ = {};
   waited_ = {};
 }
@@ -473,7 +489,8 @@ void Ddp::attribute_waits() {
   add(kGradients, [&](const auto& row) { return update(row[kToGradients]); });
   add(kLoss, [&](const auto& row) { return update(row[kToLoss]); });
   add(kArrival, [](const auto& row) {
-    return RankWork{row[kToArrival], {row[kLoad], row[kUpdate], row[kOther]}};
+    const PeerWait kinds{row[kLoad], row[kUpdate], row[kOther]};
+    return RankWork{kinds.total(), kinds};
   });
 }
 
@@ -481,6 +498,7 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
                                    measure::SpanClock& spans) {
   step_ = place.step + 1;
   arrive(batch, place.stop, spans);
+  if (!arrives_ahead_) await_arrivals(spans);
   spans.enter(measure::Span::h2d);
   if (all_could_replay_ && samples_ == static_cast<double>(options().graph_samples) &&
       place.window_samples == options().graph_samples)
@@ -533,6 +551,7 @@ TorchStrategy::Loss Ddp::whole_step(Batch& batch, const StepContext& place,
 }
 
 void Ddp::add_up(Totals& totals, measure::SpanClock& spans) {
+  if (arrives_ahead_) await_arrivals(spans);
   totals.samples = samples_;
   if (streams() != nullptr) return;
   spans.enter(measure::Span::peer_wait);

@@ -40,6 +40,9 @@ class Peers {
 
   /// Sums over all ranks, in place. All must call it in the same order.
   void sum(torch::Tensor& values) const;
+  /// Begins a sum over all ranks, which keeps `values` alive and writes them until it is waited
+  /// for.
+  c10::intrusive_ptr<c10d::Work> begin_sum(const torch::Tensor& values) const;
   /// Copies rank 0's values to all ranks, in place.
   void broadcast(const std::vector<torch::Tensor>& tensors) const;
   // The calls below throw RunError if rank 0 is gone.
@@ -99,9 +102,11 @@ class Ddp final : public TorchStrategy {
   int rank() const override { return peers_.rank(); }
 
  private:
-  /// Exchanges the ranks' states on arrival at a step: numbers of samples, whether a graph can take
-  /// them, whether a rank was asked to stop, and which rank was late.
+  /// Begins to exchange the ranks' states on arrival at a step: numbers of samples, whether a graph
+  /// can take them, whether a rank was asked to stop, and which rank was late.
   void arrive(const Batch& batch, bool stop, measure::SpanClock& spans);
+  /// Waits until all ranks have arrived, and reads their states.
+  void await_arrivals(measure::SpanClock& spans);
   /// Returns whether this rank's graph can take the batch, if the batches of all ranks are full.
   bool could_replay(const Batch& batch);
   /// Runs a step with the sums over all ranks and the optimizer's as a graph.
@@ -111,26 +116,35 @@ class Ddp final : public TorchStrategy {
 
   void sum(torch::Tensor& values) const;
 
-  /// Collectives of a step that all ranks leave together. On CUDA there is only the first.
+  /// Collectives of a step for which the host waits. On a device there is only the first.
   enum Collective : std::size_t { kArrival, kGradients, kLoss, kCollectives };
   /// Notes that this rank entered a collective at `entered` and leaves it now.
   void leave(Collective which, base::Clock::Ticks entered, const measure::SpanClock& spans);
+  /// Lets this rank's work count from `now` on.
+  void count_work_from(base::Clock::Ticks now, const measure::SpanClock& spans);
   /// Attributes the waits since the previous arrival.
   void attribute_waits();
 
   Peers peers_;
   std::unique_ptr<ControlChannel> control_;
+  /// A step is computed before the other ranks' states are known: where work is only submitted to a
+  /// device, and no graph needs the ranks' consent.
+  const bool arrives_ahead_;
   std::uint64_t step_ = 0;
   std::unique_ptr<c10d::Reducer> reducer_;
-  std::unique_ptr<DeviceGraph> graph_;  ///< until the first full batch; null without graphs
-  std::optional<StepGraphs> graphs_;    ///< from then on
-  torch::Tensor arrivals_;              ///< world x kColumns, f64
-  double samples_ = 0;                  ///< samples of the step on all ranks
+  std::unique_ptr<DeviceGraph> graph_;       ///< until the first full batch; null without graphs
+  std::optional<StepGraphs> graphs_;         ///< from then on
+  torch::Tensor arrivals_;                   ///< world x kColumns, f64
+  c10::intrusive_ptr<c10d::Work> arriving_;  ///< the sum that fills them
+  bool is_first_arrival_ = true;
+  double samples_ = 0;  ///< samples of the step on all ranks
   bool all_could_replay_ = false;
   bool stop_agreed_ = false;
 
-  base::Clock::Ticks since_ = 0;      ///< time when this rank left the last collective; 0: none
-  measure::SpanTicks ticks_since_{};  ///< values of the spans at that time
+  /// Time since which work counts: when this rank left the last collective, or began it if it
+  /// arrives ahead, as the ranks then leave at different times; 0: none so far.
+  base::Clock::Ticks since_ = 0;
+  measure::SpanTicks ticks_since_{};                    ///< values of the spans at that time
   std::array<double, kCollectives> work_{}, waited_{};  ///< seconds before and in each collective
   base::Clock::Ticks statistics_ticks_ = 0;             ///< in batch norm's collectives since then
   std::atomic<base::Clock::Ticks> last_bucket_{0};      ///< time when the last gradients were there

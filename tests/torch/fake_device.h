@@ -107,7 +107,7 @@ class UntimedMark final : public FakeMark {
 /// Fails where a device's event would be recorded again although its time is still needed, where
 /// times are asked for out of order, and where memory is written while the device may still read
 /// it.
-class FakeStreams final : public train::DeviceStreams {
+class FakeStreams : public train::DeviceStreams {
  public:
   explicit FakeStreams(DeviceCalls& calls) : calls_(calls) {}
   torch::Tensor copy(const torch::Tensor& host) override {

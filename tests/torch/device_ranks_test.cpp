@@ -1,8 +1,12 @@
-// train.cuda_graphs=step with several ranks: all of them replay a step, or none, and the run's
-// numbers have the same bits. Devices and graphs are the CPU's stand-ins, the sums are real.
+// Several ranks with a device each. A rank computes a step before the others have arrived at it;
+// with train.cuda_graphs=step all of them replay a step, or none; the run's numbers have the same
+// bits. Devices and graphs are the CPU's stand-ins, the sums are real.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <semaphore>
 #include <string>
 #include <utility>
 #include <vector>
@@ -146,6 +150,72 @@ TEST(GraphedRanks, HaveTheSameBitsWithBatchNormOverAllRanks) {
   expect_graphs_change_nothing(run, 5 - 3, FakeGraph::Host::runs);
 }
 
+/// Counts the batches that a rank's device was sent.
+class CountedStreams final : public FakeStreams {
+ public:
+  CountedStreams(DeviceCalls& calls, std::counting_semaphore<>& sent)
+      : FakeStreams(calls), sent_(sent) {}
+  Tensor copy(const Tensor& host) override {
+    sent_.release();
+    return FakeStreams::copy(host);
+  }
+
+ private:
+  std::counting_semaphore<>& sent_;
+};
+
+/// Calls `first` before it reads the second rank's first sample of a batch.
+class ReadsLate final : public test::FormulaReader {
+ public:
+  ReadsLate(std::uint64_t samples, std::function<void()> first)
+      : FormulaReader(samples, 10), first_(std::move(first)) {}
+  Sample read(std::uint64_t index, Buffer& scratch) const override {
+    if (index % kBatch == 2) first_();
+    return FormulaReader::read(index, scratch);
+  }
+
+ private:
+  std::function<void()> first_;
+};
+
+Loader loader_of(std::shared_ptr<const Reader> reader, LoaderOptions options) {
+  options.workers = 0;
+  options.shuffle.kind = Shuffle::Kind::none;
+  return Loader(
+      std::move(reader),
+      std::make_shared<test::FormulaTransform>(SampleSpec{{28, 28}, 1, DType::f32, Layout::chw}),
+      options);
+}
+
+TEST(DeviceRanks, ComputeBeforeTheOthersHaveArrived) {
+  std::counting_semaphore<> sent(0);
+  const auto wait = [&sent] {
+    EXPECT_TRUE(sent.try_acquire_for(std::chrono::seconds(20))) << "the first rank waits as well";
+  };
+  TrainingRun run = ranks_run();
+  run.samples = 5 * kBatch;
+  run.training.epochs = 1;
+  std::vector<DeviceCalls> calls(kWorld);
+  const std::vector<Outcome> outcomes = test::train_ranks(
+      run, kWorld,
+      [&](TrainingRun& own, Ddp&) {
+        if (own.strategy.rank.rank != 1) return;
+        own.make_loader = [&wait, samples = own.samples](const LoaderOptions& options) {
+          return loader_of(std::make_shared<ReadsLate>(samples, wait), options);
+        };
+      },
+      [&](const StrategyOptions& options) {
+        const auto rank = static_cast<std::size_t>(options.rank.rank);
+        std::unique_ptr<DeviceStreams> streams;
+        if (rank == 0)
+          streams = std::make_unique<CountedStreams>(calls[rank], sent);
+        else
+          streams = std::make_unique<FakeStreams>(calls[rank]);
+        return std::make_unique<Ddp>(options, std::move(streams));
+      });
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.losses, outcomes.front().losses);
+}
+
 /// Fails to read one sample, which makes one rank's part of one batch smaller.
 class LacksOne final : public test::FormulaReader {
  public:
@@ -165,13 +235,8 @@ TEST(GraphedRanks, NoneReplaysAStepForWhichOneCannot) {
   const std::uint64_t lost = 5 * kBatch + 7;
   const auto lose = [lost](TrainingRun& own) {
     own.make_loader = [samples = own.samples, lost](LoaderOptions options) {
-      options.workers = 0;
-      options.shuffle.kind = Shuffle::Kind::none;
       options.on_error = OnError::skip;
-      return Loader(std::make_shared<LacksOne>(samples, lost),
-                    std::make_shared<test::FormulaTransform>(
-                        SampleSpec{{28, 28}, 1, DType::f32, Layout::chw}),
-                    options);
+      return loader_of(std::make_shared<LacksOne>(samples, lost), options);
     };
   };
   expect_graphs_change_nothing(run, 2 * 6 - 3, FakeGraph::Host::left_out, lose);
