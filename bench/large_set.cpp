@@ -17,7 +17,8 @@
 #include "base/files.h"
 #include "bench/yardstick.h"
 #include "millrace/reader.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/shuffled_order.h"
+#include "pipeline/loader/slice.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/set_index.h"
 #include "pipeline/readers/tar.h"
@@ -106,9 +107,9 @@ void measure_order(std::uint64_t count, const char* name) {
   std::uint64_t sum = 0;
   timed(fmt::format("{}: begin an epoch", name), kTimes, [&] {
     for (std::uint64_t i = 0; i < kTimes; ++i)
-      sum += pipeline::Sampler(count, shuffle, 1, static_cast<std::uint32_t>(i))(0);
+      sum += pipeline::ShuffledOrder(count, shuffle, 1, static_cast<std::uint32_t>(i))(0);
   });
-  const pipeline::Sampler sampler(count, shuffle, 1, 0);
+  const pipeline::ShuffledOrder sampler(count, shuffle, 1, 0);
   for (const std::uint64_t first : {std::uint64_t{0}, count / 2})
     timed(fmt::format("{}: a position, from {} on", name, first), kTimes, [&] {
       for (std::uint64_t i = 0; i < kTimes; ++i) sum += sampler((first + i) % count);
@@ -127,7 +128,7 @@ void measure_order(std::uint64_t count, const char* name) {
 /// Looks up where samples lie, in the order of an epoch from its middle on.
 void measure_lookup(const Reader& reader, const char* name, const char* how, std::uint64_t times) {
   const std::uint64_t count = reader.info().count;
-  const pipeline::Sampler sampler(count, Shuffle::parse(name), 1, 0);
+  const pipeline::ShuffledOrder sampler(count, Shuffle::parse(name), 1, 0);
   Location location;
   std::uint64_t sum = 0;
   timed(fmt::format("{}: looking up {} samples{}", name, times, how), times, [&] {

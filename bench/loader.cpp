@@ -16,7 +16,7 @@
 #include "augment/plan/plan.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/shuffled_order.h"
 #include "plugins/host/registry.h"
 #include "study/analysis/wait_breakdown.h"
 
@@ -67,7 +67,7 @@ double copy_us(const Images& images, std::uint64_t epochs, std::uint64_t& check)
   std::vector<std::uint64_t> order(kImages);
   double seconds = 0;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
-    const pipeline::Sampler sampler(kImages, {}, 0, static_cast<std::uint32_t>(epoch));
+    const pipeline::ShuffledOrder sampler(kImages, {}, 0, static_cast<std::uint32_t>(epoch));
     for (std::uint64_t i = 0; i < kImages; ++i) order[i] = sampler(i);
     const std::int64_t begin = base::Clock::process_cpu_ns();
     for (std::uint64_t i = 0; i < kImages; ++i) {

@@ -66,6 +66,24 @@ struct MILLRACE_EXPORT Shuffle {
   static Shuffle parse(const std::string& text);
 };
 
+/// `sampler.*`: which samples an epoch holds, and how often.
+struct SamplerOptions {
+  enum class Kind {
+    shuffle,   ///< each sample once, in the order of Shuffle
+    weighted,  ///< each draw by its weight
+    balanced,  ///< batches of equally many samples of each of their classes
+    repeat,    ///< each sample several times in a row, augmented in different ways
+  } kind = Kind::shuffle;
+  /// weighted: the weight of each sample; null: every class is drawn equally often.
+  std::shared_ptr<const std::vector<double>> weights{};
+  /// weighted: false: no sample comes twice in an epoch.
+  bool replacement = true;
+  int per_class = 4;  ///< balanced: samples of each class in a batch
+  int repeats = 3;    ///< repeat: how often a sample comes
+  /// Samples per epoch; 0: as many as the data set has, and for balanced as many whole batches.
+  std::uint64_t samples = 0;
+};
+
 /// Options of a Loader; most stand for a recipe key of the same name.
 struct LoaderOptions {
   LoaderMode mode = LoaderMode::normal;
@@ -79,6 +97,7 @@ struct LoaderOptions {
   /// Allocates the memory of batches; null: ordinary host memory.
   std::shared_ptr<pipeline::SlotMemory> memory;
   Shuffle shuffle;
+  SamplerOptions sampler;
   bool drop_last = false;
   OnError on_error = OnError::fail;
   int grain = 0;  ///< samples per task; 0: chosen from the measured cost per sample
@@ -106,13 +125,15 @@ struct LoaderOptions {
   std::function<bool()> poll;
 };
 
-/// Returns the number of batches in an epoch of `samples` samples over all ranks.
+/// Returns the number of samples in an epoch over all ranks, if the data set has `samples`.
+MILLRACE_EXPORT std::uint64_t epoch_samples(const LoaderOptions& options, std::uint64_t samples);
+/// Returns the number of batches in an epoch over all ranks, if the data set has `samples` samples.
 MILLRACE_EXPORT std::uint64_t batches_per_epoch(const LoaderOptions& options,
                                                 std::uint64_t samples);
 
-/// Throws UsageError if the rank lies outside the world, if the batch is larger than the data set,
-/// or if the largest image that max_pixels allows takes more than max_bytes. The constructor of
-/// Loader makes the same checks.
+/// Throws UsageError if the rank lies outside the world, if the batch is larger than the data set
+/// or an epoch, if the sampler's options do not fit, or if the largest image that max_pixels allows
+/// takes more than max_bytes. The constructor of Loader makes the same checks.
 MILLRACE_EXPORT void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
 
 /// Totals of one stage, summed over all workers. Times are in seconds.

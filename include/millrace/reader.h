@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -99,6 +100,11 @@ class Reader {
   virtual Sample read(std::uint64_t index, Buffer& scratch) const = 0;
   /// Returns a sample's name for messages: a path, or a file and a position in it.
   virtual std::string name(std::uint64_t index) const = 0;
+  /// Returns a sample's label, by default that of read(). Throws as read() does.
+  virtual std::int64_t label(std::uint64_t index) const {
+    Buffer scratch;
+    return read(index, scratch).label;
+  }
   /// Writes the file range that holds the sample's stored bytes, and returns true. Returns false if
   /// there is none, as for compressed or generated samples.
   virtual bool locate(std::uint64_t, Location&) const { return false; }
@@ -167,6 +173,12 @@ struct RemoteOptions {
   StopAt stop_at = StopAt::once;
 };
 
+/// `data.fold`: part `part` of `parts`, which counts from 1, is tested on, and the rest trained on.
+struct Fold {
+  std::uint64_t part = 1;
+  std::uint64_t parts = 2;
+};
+
 /// `[data]`: which data set to open, and how.
 struct DataOptions {
   std::string reader = "idx";
@@ -182,6 +194,13 @@ struct DataOptions {
   std::map<std::string, Value> parameters{};
   IndexUse index = IndexUse::automatic;
   RemoteOptions remote{};
+  /// Divides split "train", in each class alike: split "test" is then its part, and "train" the
+  /// rest.
+  std::optional<Fold> fold{};
+  /// `data.subset`: a text file of indices, one per line, which split "train" is limited to; empty:
+  /// none.
+  std::string listed{};
+  double fraction = 1;  ///< `data.fraction`: of each class, which split "train" is limited to
 };
 
 /// Name and help line of a built-in reader.

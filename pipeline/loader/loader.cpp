@@ -11,6 +11,7 @@
 
 #include "millrace/error.h"
 #include "pipeline/loader/loader_core.h"
+#include "pipeline/loader/sampler.h"
 
 namespace millrace {
 namespace {
@@ -71,7 +72,14 @@ Shuffle Shuffle::parse(const std::string& text) {
                    "use global, none or window:N with N samples a window");
 }
 
+std::uint64_t epoch_samples(const LoaderOptions& options, std::uint64_t samples) {
+  if (options.sampler.samples > 0) return options.sampler.samples;
+  const auto batch = static_cast<std::uint64_t>(options.batch);
+  return options.sampler.kind == SamplerOptions::Kind::balanced ? samples / batch * batch : samples;
+}
+
 std::uint64_t batches_per_epoch(const LoaderOptions& options, std::uint64_t samples) {
+  samples = epoch_samples(options, samples);
   const auto batch = static_cast<std::uint64_t>(options.batch);
   return options.drop_last ? samples / batch : (samples + batch - 1) / batch;
 }
@@ -88,10 +96,16 @@ void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
                     options.max_bytes, options.max_pixels, largest),
         fmt::format("set loader.max_bytes={}, or data.max_pixels={}", largest,
                     options.max_bytes / working_bytes(1, 3)));
-  if (static_cast<std::uint64_t>(options.batch) <= dataset.count) return;
-  throw UsageError(fmt::format("a batch of {} is larger than the data set: {} has {} {} samples",
-                               options.batch, dataset.path, dataset.count, dataset.split),
-                   fmt::format("set loader.batch to at most {}", dataset.count));
+  if (static_cast<std::uint64_t>(options.batch) > dataset.count)
+    throw UsageError(fmt::format("a batch of {} is larger than the data set: {} has {} {} samples",
+                                 options.batch, dataset.path, dataset.count, dataset.split),
+                     fmt::format("set loader.batch to at most {}", dataset.count));
+  pipeline::check_sampler(options, dataset.count);
+  const std::uint64_t samples = epoch_samples(options, dataset.count);
+  if (static_cast<std::uint64_t>(options.batch) > samples)
+    throw UsageError(
+        fmt::format("a batch of {} is larger than an epoch of {} samples", options.batch, samples),
+        "raise sampler.samples, or lower loader.batch");
 }
 
 Batch::Batch(std::shared_ptr<pipeline::LoaderCore> core, std::size_t slot)

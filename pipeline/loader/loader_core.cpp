@@ -41,8 +41,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
                                  "divide",
                                  options_.world),
                      "use one rank, or leave the op out");
-  const std::uint64_t count = stages_.reader().info().count;
-  batches_per_epoch_ = millrace::batches_per_epoch(options_, count);
+  batches_per_epoch_ = millrace::batches_per_epoch(options_, stages_.reader().info().count);
   max_ = 1;
   for (const std::uint64_t index : {std::uint64_t{0}, batches_per_epoch_ - 1})
     max_ = std::max(max_, slice_of(global_count(index)).count);
@@ -125,7 +124,8 @@ void LoaderCore::interrupt() {
 
 std::int64_t LoaderCore::global_count(std::uint64_t index) const {
   const auto batch = static_cast<std::uint64_t>(options_.batch);
-  return static_cast<std::int64_t>(std::min(batch, stages_.reader().info().count - index * batch));
+  const std::uint64_t samples = epoch_samples(options_, stages_.reader().info().count);
+  return static_cast<std::int64_t>(std::min(batch, samples - index * batch));
 }
 
 Slice LoaderCore::slice_of(std::int64_t global) const {
@@ -180,9 +180,9 @@ void LoaderCore::announce(std::uint64_t ordinal) {
   const std::uint64_t behind = std::min(made_end_, ordinal + 1 + (ahead + batch - 1) / batch);
   for (announced_ = std::max(announced_, ordinal); announced_ < behind; ++announced_) {
     const BatchId id = batch_id(announced_);
-    const Sampler sampler(reader.info().count, options_.shuffle, options_.seed, id.epoch);
+    const EpochOrder order = stages_.sampler().order(id.epoch);
     for (std::int64_t i = 0; i < id.count; ++i)
-      reader.expect(sampler(id.first + static_cast<std::uint64_t>(i)));
+      reader.expect(order(id.first + static_cast<std::uint64_t>(i)));
   }
 }
 
@@ -389,9 +389,8 @@ std::shared_ptr<const BatchContents> LoaderCore::detach(std::size_t index) {
 }
 
 std::uint64_t LoaderCore::samples_per_epoch() const {
-  const std::uint64_t count = stages_.reader().info().count;
   return options_.drop_last ? batches_per_epoch_ * static_cast<std::uint64_t>(options_.batch)
-                            : count;
+                            : epoch_samples(options_, stages_.reader().info().count);
 }
 
 LoaderStats LoaderCore::stats() const {

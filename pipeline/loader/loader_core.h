@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "millrace/loader.h"
 #include "pipeline/loader/batch_memory.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/slice.h"
 #include "pipeline/loader/stages.h"
 #include "pipeline/loader/threads.h"
 

@@ -1,67 +1,90 @@
-// The part of a global batch that a rank takes.
+// Which samples an epoch holds, at which positions. What a position holds depends on the options,
+// the seed and the epoch alone, so that any worker and any rank can start anywhere (determinism
+// contract).
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/private_api.h"
+#include "millrace/call.hpp"
 #include "millrace/loader.h"
+#include "millrace/reader.h"
+#include "millrace/transform.h"
+#include "pipeline/loader/shuffled_order.h"
 
 namespace millrace::pipeline {
 
-/// Samples [first, first + count) of a global batch.
-struct Slice {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
+class EpochOrder;
 
-/// Returns the slice of a rank (0 <= rank < world). Rank r of N takes samples [⌊rL/N⌋, ⌊(r+1)L/N⌋)
-/// of L, so that all ranks together process exactly the batch of a single rank, tails included. A
-/// slice may be empty. The cuts are multiples of `group`, so that ops which mix groups of that many
-/// samples find each whole on one rank; 1 if there are none.
-constexpr Slice rank_slice(std::int64_t length, int rank, int world, int group) {
-  const auto cut = [&](std::int64_t r) {
-    if (r == world) return length;
-    const std::int64_t at = r * length / world;
-    return at - at % group;
-  };
-  return {cut(rank), cut(rank + 1) - cut(rank)};
-}
+/// Throws UsageError for options of [sampler] that do not fit each other, the batch or a data set
+/// of `count` samples.
+void check_sampler(const LoaderOptions& options, std::uint64_t count);
 
-// The order of samples: a keyed permutation with O(1) memory and O(1) seek (determinism contract).
-
-/// A pseudo-random permutation of 0 .. count-1 chosen by `key`: an unbalanced Feistel network on
-/// the smallest power of two that holds `count`, followed along its cycle until it lands inside
-/// (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
-class Permutation {
+/// Draws the samples of each epoch. Thread-safe.
+///
+/// Memory: none that grows with the data set for `shuffle` and `repeat`; per sample 16 bytes for
+/// weights and replacement, 24 without replacement, and 8 for what goes by class, besides 8 while
+/// the labels are read.
+class MILLRACE_PRIVATE_API Sampler {
  public:
-  Permutation(std::uint64_t count, std::uint64_t key);
-  /// Returns the value at `position`; `position` < count.
-  std::uint64_t operator()(std::uint64_t position) const;
-  /// Returns the position of `value`; `value` < count.
-  std::uint64_t inverse(std::uint64_t value) const;
+  /// Reads the labels of all samples if `options` need them. Throws UsageError if the set lacks
+  /// classes, and what Reader::label() throws. `options` must outlive it.
+  Sampler(const LoaderOptions& options, const Reader& reader);
+
+  /// Returns the order of an epoch; valid as long as this.
+  EpochOrder order(std::uint32_t epoch) const;
+  /// Returns the key of a sample's random draws. One that may come again in an epoch is augmented
+  /// in another way each time.
+  SampleKey key(std::uint32_t epoch, std::uint64_t position, std::uint64_t index) const {
+    return {options_.seed, epoch, repeats() ? position : index};
+  }
 
  private:
-  std::uint64_t mixed(std::uint64_t half, int round) const;
+  friend class EpochOrder;
+  using List = std::vector<std::uint64_t>;
 
+  /// A column of Vose's table: a draw below `threshold` is the column's own sample.
+  struct Column {
+    std::uint64_t threshold;
+    std::uint64_t alias;
+  };
+
+  bool repeats() const;
+  void sort_by_class(const Reader& reader);
+  void make_columns();
+  std::shared_ptr<const List> drawn(std::uint32_t epoch, std::uint64_t key) const;
+
+  const LoaderOptions& options_;
   std::uint64_t count_;
-  std::uint64_t key_;
-  int high_bits_;
-  int low_bits_;
+  std::vector<Column> columns_;
+  // Samples of class c, which has some, are members_[starts_[c]] to members_[starts_[c + 1] - 1].
+  List members_, starts_;
+  mutable std::mutex drawing_;
+  /// Epochs without replacement: the last two, as batches of two are made at the same time.
+  mutable std::pair<std::uint32_t, std::shared_ptr<const List>> drawn_[2];
 };
 
 /// Maps a position in an epoch to a sample's index.
-class MILLRACE_PRIVATE_API Sampler {
+class MILLRACE_PRIVATE_API EpochOrder {
  public:
-  Sampler(std::uint64_t count, Shuffle shuffle, std::uint64_t seed, std::uint32_t epoch);
   std::uint64_t operator()(std::uint64_t position) const;
+  /// Returns a sample to take the place of one that failed.
+  std::uint64_t another(Draw& draw) const;
 
  private:
-  std::uint64_t count_;
-  Shuffle shuffle_;
-  std::uint64_t key_;
-  Permutation order_;            ///< order of samples (global) or of windows (window)
-  std::uint64_t missing_ = 0;    ///< samples that the last window lacks
-  std::uint64_t short_end_ = 0;  ///< first position behind the short window
+  friend class Sampler;
+  EpochOrder(const Sampler& sampler, std::uint32_t epoch);
+  std::uint64_t weighted(std::uint64_t position) const;
+  std::uint64_t balanced(std::uint64_t position) const;
+  std::uint64_t of_class(std::uint64_t number, std::uint64_t place) const;
+
+  const Sampler& sampler_;
+  ShuffledOrder shuffled_;
+  std::shared_ptr<const Sampler::List> drawn_;  ///< without replacement
 };
 
 }  // namespace millrace::pipeline

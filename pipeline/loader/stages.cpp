@@ -186,6 +186,7 @@ Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Trans
     : reader_(std::move(reader)),
       transform_(std::move(transform)),
       options_(options),
+      sampler_(options, *reader_),
       memory_(options.max_bytes, static_cast<std::size_t>(std::max(1, options.workers))) {}
 
 std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
@@ -207,11 +208,11 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
   const base::Clock::Ticks begin = base::Clock::now();
   if (options_.record) measure::SchedulerWait::mine().begin(begin);
   const BatchId& id = slot.id;
-  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, id.epoch);
+  const EpochOrder order = sampler_.order(id.epoch);
   Fetched& fetched = slot.fetched[static_cast<std::size_t>(place)];
   fetched.error = nullptr;
   try {
-    const std::uint64_t index = sampler(id.first + static_cast<std::uint64_t>(place));
+    const std::uint64_t index = order(id.first + static_cast<std::uint64_t>(place));
     const std::uint64_t faults = base::mapped_faults();
     fetched.sample = read(index, fetched.bytes, reading.lane, stop);
     if (is_mapped(fetched)) touch(fetched.sample.bytes);
@@ -262,9 +263,9 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
     worker.samples.resize(count);
     worker.indices.resize(count);
   }
-  const Sampler sampler(info.count, options_.shuffle, options_.seed, id.epoch);
+  const EpochOrder order = sampler_.order(id.epoch);
   for (std::size_t i = 0; i < count; ++i) {
-    worker.indices[i] = sampler(id.first + static_cast<std::uint64_t>(run.first) + i);
+    worker.indices[i] = order(id.first + static_cast<std::uint64_t>(run.first) + i);
     worker.samples[i] = read(worker.indices[i], worker.bytes, worker.lane, stop);
     if (i < kAhead) prefetch(worker.samples[i].bytes);
   }
@@ -280,7 +281,7 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
     slot.indices[static_cast<std::size_t>(place)] = worker.indices[i];
     WholeImage image(view_of(info, sample));
     try {
-      transform_->run({options_.seed, id.epoch, worker.indices[i]}, image, place_of(slot, place),
+      transform_->run(key_of(slot, place, worker.indices[i]), image, place_of(slot, place),
                       *worker.transform);
     } catch (const Error&) {
       return false;
@@ -292,17 +293,17 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
 
 void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
                        const std::atomic<bool>& stop) {
-  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, slot.id.epoch);
+  const EpochOrder order = sampler_.order(slot.id.epoch);
   for (std::int64_t place = run.first; place < run.first + run.count; ++place)
-    one_place(sampler, place, slot, worker, recorder, stop);
+    one_place(order, place, slot, worker, recorder, stop);
 }
 
 /// Fills one position of a batch with its sample or, if that fails, with what on_error says.
-void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, Worker& worker,
+void Stages::one_place(const EpochOrder& order, std::int64_t place, Slot& slot, Worker& worker,
                        Recorder& recorder, const std::atomic<bool>& stop) {
   const BatchId& id = slot.id;
   const std::uint64_t position = id.first + static_cast<std::uint64_t>(place);
-  std::uint64_t index = sampler(position);
+  std::uint64_t index = order(position);
   Draw other(base::stream({options_.seed, id.epoch, position}, base::op_id("replace")));
   const Fetched* fetched =
       slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
@@ -318,7 +319,7 @@ void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, W
       if (options_.on_error == OnError::fail) return;
       if (options_.on_error == OnError::skip || attempt == kReplaceAttempts)
         return leave_out(place, slot);
-      index = other.integer(static_cast<std::uint32_t>(reader_->info().count));
+      index = order.another(other);
       fetched = nullptr;
     }
   }
@@ -352,7 +353,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
 
 void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
                        Worker& worker, Recorder& recorder) {
-  const SampleKey key{options_.seed, slot.id.epoch, index};
+  const SampleKey key = key_of(slot, place, index);
   std::byte* out = place_of(slot, place);
   if (reader_->info().encoded) {
     const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;

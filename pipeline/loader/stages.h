@@ -93,6 +93,7 @@ class Stages {
 
   const Reader& reader() const { return *reader_; }
   const Transform& transform() const { return *transform_; }
+  const Sampler& sampler() const { return sampler_; }
   std::uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
   /// Returns the measured time per sample in ns, or 0 before the first range has ended.
   std::int64_t cost_ns() const { return cost_.load(std::memory_order_relaxed); }
@@ -108,7 +109,7 @@ class Stages {
                      const std::atomic<bool>& stop);
   void work_each(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
                  const std::atomic<bool>& stop);
-  void one_place(const Sampler& sampler, std::int64_t place, Slot& slot, Worker& worker,
+  void one_place(const EpochOrder& order, std::int64_t place, Slot& slot, Worker& worker,
                  Recorder& recorder, const std::atomic<bool>& stop);
   void one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
                   Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
@@ -118,10 +119,14 @@ class Stages {
   void mix(Slot& slot, Worker& worker) const;
   void leave_out(std::int64_t place, Slot& slot);
   std::byte* place_of(Slot& slot, std::int64_t place) const;
+  SampleKey key_of(const Slot& slot, std::int64_t place, std::uint64_t index) const {
+    return sampler_.key(slot.id.epoch, slot.id.first + static_cast<std::uint64_t>(place), index);
+  }
 
   std::shared_ptr<const Reader> reader_;
   std::shared_ptr<const Transform> transform_;
   const LoaderOptions& options_;
+  const Sampler sampler_;
   MemoryBudget memory_;
   std::atomic<std::uint64_t> failed_{0};
   std::atomic<std::int64_t> cost_{0};

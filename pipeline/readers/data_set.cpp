@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/files.h"
+#include "base/record_file.h"
 
 namespace millrace::pipeline {
 
@@ -55,13 +56,21 @@ bool is_class_name(std::string_view name) {
 std::vector<std::string> read_class_names(const std::string& path) {
   std::vector<std::string> names;
   if (!base::exists(path) || base::is_folder(path)) return names;
+  read_lines(path, [&](const std::string& line, std::uint64_t) {
+    if (!line.empty()) names.push_back(line);
+  });
+  return names;
+}
+
+void read_lines(const std::string& path,
+                const std::function<void(const std::string&, std::uint64_t)>& visit) {
   base::open_regular(path);  // rejects files that could block
   std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+  std::string line;
+  for (std::uint64_t number = 1; base::read_line(file, line, path); ++number) {
     if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) names.push_back(line);
+    visit(line, number);
   }
-  return names;
 }
 
 void Fingerprint::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }

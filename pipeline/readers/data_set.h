@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,6 +54,10 @@ MILLRACE_PRIVATE_API bool is_class_name(std::string_view name);
 
 /// Returns the lines of a text file of names, or nothing if it does not exist.
 MILLRACE_PRIVATE_API std::vector<std::string> read_class_names(const std::string& path);
+/// Calls `visit` with each line of a text file, without its end, and the line's number from 1 on.
+/// Throws DataError if it cannot be read, is no regular file, or has a line of more than 16 MiB.
+MILLRACE_PRIVATE_API void read_lines(
+    const std::string& path, const std::function<void(const std::string&, std::uint64_t)>& visit);
 
 }  // namespace millrace::pipeline
 

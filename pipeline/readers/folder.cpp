@@ -232,6 +232,9 @@ class FolderReader final : public Reader {
       throw DataError("the path is too long", "move the set to a shorter path");
     return base::read_located(location, scratch);
   }
+  std::int64_t label(std::uint64_t index) const override {
+    return static_cast<std::int64_t>(files_.label(index));
+  }
   bool locate(std::uint64_t index, Location& location) const override {
     location.offset = 0;
     location.size = files_.bytes(index);

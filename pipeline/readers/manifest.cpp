@@ -151,6 +151,7 @@ class ManifestReader final : public Reader {
     return fmt::format("{} (line {})", base::printable(names_.data() + image.name), image.line);
   }
   const Targets* targets() const override { return targets_ ? &*targets_ : nullptr; }
+  std::int64_t label(std::uint64_t index) const override { return images_[index].label; }
   bool locate(std::uint64_t index, Location& location) const override {
     const Image& image = images_[index];
     location.offset = 0;

@@ -82,6 +82,7 @@ class RamReader final : public Reader {
     return sample;
   }
   std::string name(std::uint64_t index) const override { return inner_->name(index); }
+  std::int64_t label(std::uint64_t index) const override { return inner_->label(index); }
   bool locate(std::uint64_t index, Location& location) const override {
     return inner_->locate(index, location);
   }
@@ -219,6 +220,7 @@ class ColdReader final : public Reader {
     return base::read_located(location, descriptor, scratch);
   }
   std::string name(std::uint64_t index) const override { return inner_->name(index); }
+  std::int64_t label(std::uint64_t index) const override { return inner_->label(index); }
   bool locate(std::uint64_t index, Location& location) const override {
     return inner_->locate(index, location);
   }

@@ -61,6 +61,7 @@ class TarReader final : public Reader {
       return fmt::format("{} sample {}", shard.path, index - shard.first);
     }
   }
+  std::int64_t label(std::uint64_t index) const override { return entry(index).label; }
   bool locate(std::uint64_t index, Location& location) const override {
     return locate(entry(index), location);
   }

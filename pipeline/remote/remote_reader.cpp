@@ -105,6 +105,11 @@ std::string RemoteReader::name(std::uint64_t index) const {
   }
 }
 
+std::int64_t RemoteReader::label(std::uint64_t index) const {
+  const Pin pin(*this, part_of(index));
+  return pin.part().entries[index - pin.part().first].label;
+}
+
 bool RemoteReader::locate(std::uint64_t index, Location& location) const {
   if (ranges_) return false;
   const Pin pin(*this, part_of(index));

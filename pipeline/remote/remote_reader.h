@@ -29,6 +29,8 @@ class RemoteReader final : public Reader {
 
   Sample read(std::uint64_t index, Buffer& scratch) const override;
   std::string name(std::uint64_t index) const override;
+  /// Opens the sample's archive: fetches it, or with ranges its index.
+  std::int64_t label(std::uint64_t index) const override;
   bool locate(std::uint64_t index, Location& location) const override;
   std::uint64_t lookahead() const override { return lookahead_; }
   void expect(std::uint64_t index) const override;

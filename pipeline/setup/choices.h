@@ -21,6 +21,16 @@ inline OnError on_error_of(const Recipe& recipe) {
       {{"fail", OnError::fail}, {"skip", OnError::skip}, {"replace", OnError::replace}});
 }
 
+inline SamplerOptions::Kind sampler_kind_of(const Recipe& recipe) {
+  using Kind = SamplerOptions::Kind;
+  return recipe::choice_of<Kind>(recipe, "sampler.kind",
+                                 {{"shuffle", Kind::shuffle},
+                                  {"sequential", Kind::shuffle},
+                                  {"weighted", Kind::weighted},
+                                  {"balanced", Kind::balanced},
+                                  {"repeat", Kind::repeat}});
+}
+
 inline Cache cache_of(const Recipe& recipe) {
   return recipe::choice_of<Cache>(recipe, "data.cache",
                                   {{"os", Cache::os}, {"ram", Cache::ram}, {"cold", Cache::cold}});

@@ -8,8 +8,10 @@
 
 #include "millrace/error.h"
 #include "millrace/loader.h"
+#include "pipeline/readers/subset.h"
 #include "pipeline/readers/url.h"
 #include "pipeline/setup/choices.h"
+#include "pipeline/setup/loader_setup.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
 
@@ -23,7 +25,10 @@ const char* generated_for(const std::string& reader) {
 
 /// Returns how many samples lie at most between two that a loader needs at about the same time.
 std::uint64_t reach_of(const Recipe& recipe) {
-  const Shuffle shuffle = Shuffle::parse(recipe.text("loader.shuffle"));
+  const auto kind = sampler_kind_of(recipe);
+  if (kind == SamplerOptions::Kind::weighted || kind == SamplerOptions::Kind::balanced)
+    return std::numeric_limits<std::uint64_t>::max();
+  const Shuffle shuffle = shuffle_of(recipe);
   // Neighbouring windows are read at the same time where one ends.
   switch (shuffle.kind) {
     case Shuffle::Kind::global:
@@ -74,6 +79,10 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
                        static_cast<int>(recipe.integer("data.synthetic.channels")),
                        static_cast<int>(recipe.integer("data.synthetic.classes"))};
   options.remote = remote_options(recipe, stop, at);
+  if (const std::string fold = recipe.text("data.fold"); !fold.empty())
+    options.fold = parse_fold(fold);
+  options.listed = recipe.text("data.subset");
+  options.fraction = recipe.number("data.fraction");
   options.warn = [&host](const std::string& text) { host.say("warning: " + text); };
   for (const millrace_unit* unit : plugins::plugin_readers()) {
     if (unit->name != options.reader) continue;

@@ -19,8 +19,10 @@ MILLRACE_PRIVATE_API int first_workers(const Recipe& recipe);
 
 /// Returns the samples per batch over all `world` ranks.
 MILLRACE_PRIVATE_API std::int64_t global_batch(const Recipe& recipe, int world);
-/// Returns [loader] and [data], seed included, for one of `world` ranks. io_threads is the resolved
-/// number, and batch the size over all ranks. Throws UsageError as check_mode() does.
+/// Returns the order of loader.shuffle, or that of sampler.kind=sequential.
+MILLRACE_PRIVATE_API Shuffle shuffle_of(const Recipe& recipe);
+/// Returns [loader], [sampler] and [data], seed included, for one of `world` ranks. io_threads is
+/// the resolved number, and batch the size over all ranks. Throws UsageError as check_mode() does.
 MILLRACE_PRIVATE_API LoaderOptions loader_options(const Recipe& recipe,
                                                   std::shared_ptr<StorageModel> storage,
                                                   int rank = 0, int world = 1);

@@ -15,6 +15,7 @@
 #include "pipeline/readers/manifest.h"
 #include "pipeline/readers/plugin_reader.h"
 #include "pipeline/readers/storage.h"
+#include "pipeline/readers/subset.h"
 #include "pipeline/readers/synthetic.h"
 #include "pipeline/readers/tar.h"
 #include "pipeline/readers/url.h"
@@ -65,7 +66,12 @@ std::vector<ReaderDeclaration> built_in_readers() {
   return all;
 }
 
-std::unique_ptr<Reader> open_reader(const DataOptions& options) {
+std::unique_ptr<Reader> open_reader(const DataOptions& asked) {
+  DataOptions options = asked;
+  options.split = pipeline::source_split(asked);
+  const auto finished = [&](std::unique_ptr<Reader> reader) {
+    return pipeline::cached(pipeline::choose_subset(std::move(reader), asked), options);
+  };
   std::vector<std::string_view> names;
   for (const pipeline::Entry& entry : pipeline::kReaders) {
     if (entry.name == options.reader && entry.name != "tar" && entry.name != "synthetic" &&
@@ -73,12 +79,11 @@ std::unique_ptr<Reader> open_reader(const DataOptions& options) {
       throw UsageError(fmt::format("data.reader={}: reads local files only, not {}", entry.name,
                                    pipeline::redacted(options.path)),
                        "pack the set (millrace data pack) and set data.reader=tar");
-    if (entry.name == options.reader) return pipeline::cached(entry.open(options), options);
+    if (entry.name == options.reader) return finished(entry.open(options));
     names.push_back(entry.name);
   }
   for (const millrace_unit* unit : plugins::plugin_readers()) {
-    if (unit->name == options.reader)
-      return pipeline::cached(pipeline::open_plugin_reader(*unit, options), options);
+    if (unit->name == options.reader) return finished(pipeline::open_plugin_reader(*unit, options));
     names.emplace_back(unit->name);
   }
   throw UsageError(fmt::format("data.reader: unknown reader '{}'; choose one of {}", options.reader,

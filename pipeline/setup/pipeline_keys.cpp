@@ -33,6 +33,15 @@ std::vector<Param> data_keys() {
                   "folder of the data set; tar and manifest also take a file, tar also "
                   "shard-{000..003}.tar, http://HOST/FOLDER/ and s3://BUCKET/FOLDER/"),
       Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),
+      Param::text(
+          "data.fold", "",
+          "K/N, as 2/5: divide split train into N parts, in each class alike; split test is "
+          "then part K, and train the others"),
+      Param::text("data.subset", "",
+                  "text file of sample indices, one per line, which split train is limited to"),
+      Param::number("data.fraction", 1, 1e-9, 1,
+                    "fraction of each class, which split train is limited to; it does not depend "
+                    "on the seed"),
       Param::integer("data.max_pixels", static_cast<std::int64_t>(kMaxPixels), 1, kMax,
                      "largest image; one with more pixels is rejected before it is decoded")
           .in("pixels"),
@@ -126,11 +135,36 @@ std::vector<Param> loader_keys() {
   };
 }
 
+std::vector<Param> sampler_keys() {
+  return {
+      Param::choice(
+          "sampler.kind", "shuffle", {"shuffle", "sequential", "weighted", "balanced", "repeat"},
+          "shuffle: each sample once, in the order of loader.shuffle; sequential: as "
+          "loader.shuffle=none; weighted: each draw by its weight; balanced: batches of equally "
+          "many samples of each of their classes; repeat: each sample several times in a row"),
+      Param::text("sampler.weights", "",
+                  "weighted: text file of the samples' weights, one per line, in the data set's "
+                  "order; empty: every class is drawn equally often"),
+      Param::boolean("sampler.replacement", true,
+                     "weighted: false: no sample comes twice in an epoch"),
+      Param::integer("sampler.per_class", 4, 1, kMax,
+                     "balanced: samples of each class in a batch; it has loader.batch / "
+                     "sampler.per_class classes")
+          .in("samples"),
+      Param::integer("sampler.repeats", 3, 1, 1000,
+                     "repeat: how often a sample comes in a row, each time augmented in another "
+                     "way"),
+      Param::integer("sampler.samples", 0, 0, 0x1p40,
+                     "samples per epoch; 0: as many as the data set has")
+          .in("samples"),
+  };
+}
+
 }  // namespace
 
 std::vector<Param> pipeline_keys() {
   std::vector<Param> keys = general_keys();
-  for (std::vector<Param> more : {data_keys(), loader_keys()})
+  for (std::vector<Param> more : {data_keys(), loader_keys(), sampler_keys()})
     std::ranges::move(more, std::back_inserter(keys));
   return keys;
 }

@@ -17,7 +17,7 @@
 
 #include "augment/plan/plan_setup.h"
 #include "millrace/error.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/slice.h"
 #include "pipeline/readers/url.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/load_recipe.h"
@@ -50,6 +50,12 @@ bool matters(std::string_view key) {
       "loader.shuffle", "loader.drop_last", "loader.on_error", "data.max_pixels", "model.classes"};
   return key.starts_with("output.") ||
          std::find(std::begin(kAll), std::end(kAll), key) != std::end(kAll);
+}
+
+/// Returns whether a key says how samples are drawn. Keys at their defaults are left out of an
+/// identity, so that those of older versions hold; weights are identified by their values.
+bool changes_sampler(const Param& key) {
+  return key.name.starts_with("sampler.") && key.name != "sampler.weights";
 }
 
 /// Counts the forks behind this process. It is read for every batch, and getpid() is a system call.
@@ -128,6 +134,7 @@ void Engine::open(int world) {
 }
 
 Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
+               std::shared_ptr<const std::vector<double>> weights,
                std::shared_ptr<pipeline::SlotMemory> memory)
     : process_(getpid()), recipe_(load_locked(arguments)) {
   if (is_ending()) end_call();
@@ -141,6 +148,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   }
   if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
   options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank, world);
+  if (weights != nullptr) options_.sampler.weights = std::move(weights);
   options_.memory = std::move(memory);
   options_.stop = &interrupts_->stop;
   options_.held = 0;  // every batch is detached
@@ -152,7 +160,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   };
   check_batch(options_, dataset());
   all_batches_ = batches_ = batches_per_epoch(options_, dataset().count);
-  const auto rest = static_cast<std::int64_t>(dataset().count) -
+  const auto rest = static_cast<std::int64_t>(epoch_samples(options_, dataset().count)) -
                     static_cast<std::int64_t>(all_batches_ - 1) * options_.batch;
   const int group = std::max(1, plan_->group());  // a whole batch has one rank
   if (!serves_all(std::min(options_.batch, rest), world, group)) --batches_;
@@ -341,7 +349,11 @@ std::string Engine::identity() const {
   std::string text =
       fmt::format("{}\n{:016x}\n{}\n", dataset().count, dataset().fingerprint, options_.batch);
   for (const Param& param : recipe_keys())
-    if (matters(param.name)) text += param.name + "=" + recipe_.value(param.name) + "\n";
+    if (matters(param.name) || (changes_sampler(param) && recipe_.at(param.name) != param.fallback))
+      text += param.name + "=" + recipe_.value(param.name) + "\n";
+  if (const auto& weights = options_.sampler.weights)
+    text +=
+        fmt::format("{:016x}\n", XXH3_64bits(weights->data(), weights->size() * sizeof(double)));
   for (const OpSpec& spec : recipe_.augment()) {
     text += fmt::format("{} {} {}\n", spec.op, spec.id, spec.enabled);
     for (const OpDeclaration& op : op_declarations())

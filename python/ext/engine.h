@@ -26,9 +26,10 @@ namespace millrace::python {
 class Engine {
  public:
   /// Opens the data set of `arguments` ("[RECIPE] [key=value ...]") for one of `world` ranks. With
-  /// `warps`, batches have them. Their memory comes from `memory` unless it is null. Call it
-  /// without the GIL.
+  /// `warps`, batches have them. `weights`, unless null, stand for sampler.weights. The batches'
+  /// memory comes from `memory` unless it is null. Call it without the GIL.
   Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
+         std::shared_ptr<const std::vector<double>> weights,
          std::shared_ptr<pipeline::SlotMemory> memory);
   ~Engine();
   Engine(const Engine&) = delete;

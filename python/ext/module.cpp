@@ -1,5 +1,6 @@
 // The module pymillrace._core: Engine, Batch, and millrace's errors as Python's exceptions.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -138,13 +139,17 @@ void bind_engine(nb::module_& module) {
       .def(
           "__init__",
           [](Engine* self, const std::vector<std::string>& arguments, int rank, int world,
-             bool warps, std::uintptr_t lock, std::uintptr_t unlock) {
+             bool warps, std::optional<std::vector<double>> weights, std::uintptr_t lock,
+             std::uintptr_t unlock) {
             std::shared_ptr<pipeline::SlotMemory> memory;
             if (lock != 0) memory = page_locked_memory({lock, unlock});
-            new (self) Engine(arguments, rank, world, warps, std::move(memory));
+            std::shared_ptr<const std::vector<double>> kept;
+            if (weights) kept = std::make_shared<const std::vector<double>>(std::move(*weights));
+            new (self) Engine(arguments, rank, world, warps, std::move(kept), std::move(memory));
           },
           nb::arg("arguments"), nb::arg("rank"), nb::arg("world"), nb::arg("warps") = false,
-          nb::arg("lock") = 0, nb::arg("unlock") = 0, nb::call_guard<ReleasedGil>())
+          nb::arg("weights") = nb::none(), nb::arg("lock") = 0, nb::arg("unlock") = 0,
+          nb::call_guard<ReleasedGil>())
       .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"))
       .def("next", &next, nb::arg("type"), nb::arg("numpy"), nb::arg("failures"))
       .def("close", &Engine::close)

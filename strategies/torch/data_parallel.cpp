@@ -6,7 +6,7 @@
 
 #include "millrace/error.h"
 #include "models/layers.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/slice.h"
 #include "strategies/torch/device.h"
 
 namespace millrace::train {

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/slice.h"
 #include "strategies/torch/cuda_library.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "millrace/error.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/shuffled_order.h"
 #include "recipe/recipe_file.h"
 
 namespace millrace::study {
@@ -187,8 +187,8 @@ SweepWords read_words(const std::vector<std::string>& words, const std::vector<s
 std::vector<SweepRun> interleaved(std::size_t cells, std::uint64_t repeats, std::uint64_t seed) {
   std::vector<SweepRun> runs;
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
-    const pipeline::Sampler order(cells, {Shuffle::Kind::global, 0}, seed,
-                                  static_cast<std::uint32_t>(repeat));
+    const pipeline::ShuffledOrder order(cells, {Shuffle::Kind::global, 0}, seed,
+                                        static_cast<std::uint32_t>(repeat));
     for (std::size_t i = 0; i < cells; ++i) runs.push_back({order(i), repeat});
   }
   return runs;

@@ -6,7 +6,8 @@
 
 #include "augment/plan/plan.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/shuffled_order.h"
+#include "pipeline/loader/slice.h"
 #include "tests/pipeline/numbered.h"
 
 namespace millrace::pipeline {
@@ -59,8 +60,8 @@ std::vector<std::uint64_t> order_of(const LoaderOptions& options, std::uint64_t 
   const std::uint64_t batches = (count + batch - 1) / batch;
   std::vector<std::uint64_t> order;
   for (std::uint64_t i = options.first_batch; i < options.epochs * batches; ++i) {
-    const Sampler sampler(count, options.shuffle, options.seed,
-                          static_cast<std::uint32_t>(i / batches));
+    const ShuffledOrder sampler(count, options.shuffle, options.seed,
+                                static_cast<std::uint32_t>(i / batches));
     const std::uint64_t first = i % batches * batch;
     const Slice slice = rank_slice(static_cast<std::int64_t>(std::min(batch, count - first)),
                                    options.rank, options.world, 1);

@@ -6,7 +6,7 @@
 #include "augment/plan/plan.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/slice.h"
 #include "plugins/host/registry.h"
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/numbered.h"
@@ -144,6 +144,34 @@ TEST(Ranks, WhateverTheOrderAndTheStart) {
                 << world << " ranks, " << shuffle << ", drop_last " << drop_last << ", from "
                 << first;
         }
+      }
+    }
+  }
+}
+
+TEST(Ranks, HoweverSamplesAreDrawn) {
+  const auto reader = std::make_shared<Numbered>(70);
+  auto weights = std::make_shared<std::vector<double>>();
+  for (int i = 0; i < 70; ++i) weights->push_back(i % 7);
+  using Kind = SamplerOptions::Kind;
+  for (const SamplerOptions& sampler :
+       {SamplerOptions{.kind = Kind::weighted, .weights = weights},
+        SamplerOptions{
+            .kind = Kind::weighted, .weights = weights, .replacement = false, .samples = 50},
+        SamplerOptions{.kind = Kind::weighted}, SamplerOptions{.kind = Kind::balanced},
+        SamplerOptions{.kind = Kind::repeat}, SamplerOptions{.samples = 41}}) {
+    for (const std::uint64_t first : {0, 1, 3}) {
+      LoaderOptions options = two_epochs(0, 20);
+      options.sampler = sampler;
+      options.first_batch = first;
+      const std::vector<Taken> expected = take_all(reader, options, true);
+      for (const int workers : {0, 2}) {
+        options.workers = workers;
+        options.io_threads = workers;
+        for (const int world : {1, 3})
+          ASSERT_EQ(take_ranks(reader, options, world, true), expected)
+              << world << " ranks, " << workers << " workers, kind "
+              << static_cast<int>(sampler.kind) << ", from " << first;
       }
     }
   }

@@ -1,6 +1,7 @@
 // Contract Determinism: the bytes of batches depend on the recipe, the data, the seed and the
 // epoch, and not on settings of speed.
 #include <algorithm>
+#include <fstream>
 #include <set>
 
 #include "tests/program/datasets.h"
@@ -51,6 +52,32 @@ TEST_F(Determinism, HashDependsOnNothingThatIsAboutSpeed) {
         ASSERT_EQ(hash(more), first)
             << workers << " workers, prefetch " << prefetch << ", grain " << grain;
       }
+}
+
+TEST_F(Determinism, SamplersDependOnNothingThatIsAboutSpeed) {
+  std::ofstream weights(in("weights.txt"));
+  for (std::size_t i = 0; i < labels().size(); ++i) weights << i % 5 << "\n";
+  weights.close();
+  const std::string file = "sampler.weights=" + in("weights.txt").string();
+  std::set<std::string> hashes{hash({"loader.batch=32"})};
+  for (const Arguments& sampler : std::vector<Arguments>{
+           {"sampler.kind=weighted"},
+           {"sampler.kind=weighted", file},
+           {"sampler.kind=weighted", file, "sampler.replacement=false", "sampler.samples=100"},
+           {"sampler.kind=balanced"},
+           {"sampler.kind=repeat"},
+           {"sampler.kind=sequential"},
+           {"data.fold=2/5"},
+           {"data.fold=2/5", "data.split=test"},
+           {"data.fraction=0.5", "sampler.kind=balanced"}}) {
+    const Arguments all = Arguments{"loader.batch=32", "bench.epochs=2"} + sampler;
+    const std::string first = hash(all + Arguments{"loader.workers=0"});
+    EXPECT_EQ(first, hash(all + Arguments{"loader.workers=3", "loader.prefetch=1", "loader.grain=5",
+                                          "loader.io_threads=2"}))
+        << sampler.back();
+    EXPECT_TRUE(hashes.insert(first).second) << sampler.back() << " changed nothing";
+  }
+  EXPECT_EQ(hash({"sampler.kind=sequential"}), hash({"loader.shuffle=none"}));
 }
 
 TEST_F(Determinism, HashDependsOnWhatTheBatchesHold) {

@@ -162,7 +162,7 @@ class Profile {
     facts.prefetch = options.prefetch;
     facts.io_threads = options.io_threads;
     facts.batch = options.batch;
-    facts.samples = static_cast<std::int64_t>(reader_->info().count);
+    facts.samples = static_cast<std::int64_t>(epoch_samples(options, reader_->info().count));
     facts.simulated = simulated_;
     facts.update_ms = recipe_.number("simulated.update_ms");
     facts.encoded = reader_->info().encoded;
@@ -263,9 +263,7 @@ class Profile {
 
   std::uint64_t batches_per_epoch(const Recipe& recipe) const {
     const LoaderOptions options = pipeline::loader_options(recipe, nullptr);
-    const auto batch = static_cast<std::uint64_t>(options.batch);
-    const std::uint64_t samples = reader_->info().count + (options.drop_last ? 0 : batch - 1);
-    return std::max<std::uint64_t>(1, samples / batch);
+    return std::max<std::uint64_t>(1, millrace::batches_per_epoch(options, reader_->info().count));
   }
 
   RunLength length_for(const Recipe& recipe, double step_s) const {

@@ -209,8 +209,8 @@ class TrainCommand {
   /// Returns whether a resumed run is already complete. Otherwise sets where it continues.
   bool has_finished() {
     if (!resume_) return false;
-    const std::uint64_t samples = reader_->info().count;
-    const std::uint64_t in_epoch = batches_per_epoch(options_, samples);
+    const std::uint64_t samples = epoch_samples(options_, reader_->info().count);
+    const std::uint64_t in_epoch = batches_per_epoch(options_, reader_->info().count);
     const std::uint64_t all = in_epoch * training_.epochs;
     const bool stopped = in_epoch > 0 && resume_->position().steps % in_epoch == 0 &&
                          train::is_exhausted(resume_->position().stopping, training_.stopping);
@@ -228,7 +228,7 @@ class TrainCommand {
   /// Rejects invalid settings now, before the training and before a folder is touched.
   void check_settings() const {
     check_batch(options_, reader_->info());
-    check_schedule(training_, reader_->info().count);
+    check_schedule(training_, epoch_samples(options_, reader_->info().count));
     check_early_stopping(recipe_);
     if (resume_ || arguments_.run.empty()) return;
     if (keeps_records()) {
@@ -367,7 +367,7 @@ class TrainCommand {
     auto_workers_.emplace(
         *recorder_, *loader_,
         AutoWorkersFacts{.options = options_,
-                         .samples = reader_->info().count,
+                         .samples = epoch_samples(options_, reader_->info().count),
                          .cores = std::max(1, base::available_cores() / rank_.local_world),
                          .device_threads = is_on_cpu(recipe_) ? threads_of(recipe_, rank_) : 0},
         [this](int workers) {

@@ -294,7 +294,7 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe, const LoaderDemand&
   in.io_threads = options.io_threads;
   in.prefetch = options.prefetch;
   in.batch = options.batch;
-  in.samples = reader_->info().count;
+  in.samples = epoch_samples(options, reader_->info().count);
   in.drop_last = options.drop_last;
   in.grain = options.grain;
   const double all = options.workers > 0 ? demand.stages.total() : demand.inline_s;

@@ -56,8 +56,10 @@ class SamplePixels final : public PixelSource {
 Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
     : recipe_(std::move(recipe)),
       epoch_(epoch),
-      eval_(eval),
       reader_(open_data(recipe_, recipe_.text(eval ? "eval.split" : "data.split"))),
+      options_(eval ? pipeline::eval_loader_options(recipe_, *reader_, nullptr)
+                    : pipeline::loader_options(recipe_, nullptr)),
+      sampler_(options_, *reader_),
       plan_(
           augment::make_plan(recipe_, eval ? recipe_.eval_augment() : recipe_.augment(), *reader_)),
       scratch_(plan_->make_scratch()) {}
@@ -117,11 +119,7 @@ std::string Inspection::shares(std::span<const float> probabilities) const {
 }
 
 Inspected Inspection::run(std::uint64_t place, std::int64_t& label) {
-  const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
-  const Shuffle shuffle =
-      eval_ ? Shuffle{Shuffle::Kind::none, 0} : Shuffle::parse(recipe_.text("loader.shuffle"));
-  const std::uint64_t index =
-      pipeline::Sampler(reader_->info().count, shuffle, seed, epoch_)(place);
+  const std::uint64_t index = sampler_.order(epoch_)(place);
   Inspected result;
   result.name = reader_->name(index);
   try {
@@ -131,8 +129,8 @@ Inspected Inspection::run(std::uint64_t place, std::int64_t& label) {
     label = source.label();
     result.label = name_of(label);
     result.pixels.resize(plan_->output().bytes());
-    plan_->run({seed, epoch_, index}, source, reinterpret_cast<std::byte*>(result.pixels.data()),
-               *scratch_, &result.trace);
+    plan_->run(sampler_.key(epoch_, place, index), source,
+               reinterpret_cast<std::byte*>(result.pixels.data()), *scratch_, &result.trace);
   } catch (const DataError& error) {
     throw DataError(result.name + ": " + error.what(), error.hint());
   }

@@ -11,6 +11,7 @@
 #include "augment/plan/plan.h"
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
+#include "pipeline/loader/sampler.h"
 #include "tools/training/setup.h"
 
 namespace millrace::tools {
@@ -47,7 +48,8 @@ class Inspection {
 
   const Recipe& recipe() const { return recipe_; }
   const augment::Plan& plan() const { return *plan_; }
-  std::uint64_t count() const { return reader_->info().count; }
+  /// Returns the number of samples in an epoch.
+  std::uint64_t count() const { return epoch_samples(options_, reader_->info().count); }
   std::string name(std::uint64_t index) const { return reader_->name(index); }
   std::uint32_t epoch() const { return epoch_; }
 
@@ -66,8 +68,9 @@ class Inspection {
 
   Recipe recipe_;
   std::uint32_t epoch_;
-  bool eval_;
   std::shared_ptr<const Reader> reader_;
+  LoaderOptions options_;
+  pipeline::Sampler sampler_;
   std::shared_ptr<const augment::Plan> plan_;
   std::unique_ptr<Transform::Scratch> scratch_;
 };

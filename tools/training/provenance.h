@@ -27,14 +27,16 @@ struct ReachingKey {
 inline constexpr std::array kReachingKeys{
     ReachingKey{"data.path", "reads a data set, from a folder, a file or a server"},
     ReachingKey{"data.remote.cache", "writes archives that were fetched, and removes old ones"},
+    ReachingKey{"data.subset", "reads a list of samples from a file"},
+    ReachingKey{"sampler.weights", "reads the samples' weights from a file"},
     ReachingKey{"model.weights", "reads a file of weights"},
     ReachingKey{"plugins.path", "runs native code; tools/plugins/grants.h decides"},
 };
 
 /// The recipe keys of free text that reach nowhere. Any other free text counts as reaching outside,
 /// such as a parameter of a plugin's reader or augmentation.
-inline constexpr std::array<std::string_view, 3> kInertTexts{"recipe", "loader.shuffle",
-                                                             "train.device"};
+inline constexpr std::array<std::string_view, 4> kInertTexts{"recipe", "data.fold",
+                                                             "loader.shuffle", "train.device"};
 
 /// Decides on the values of one run's recipe.
 class Provenance {

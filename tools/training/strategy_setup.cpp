@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "millrace/error.h"
 #include "models/options.h"
-#include "pipeline/loader/sampler.h"
+#include "pipeline/loader/slice.h"
 #include "pipeline/setup/loader_setup.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/torch_library.h"

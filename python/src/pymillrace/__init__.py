@@ -17,6 +17,7 @@ _HOMES = {
     "errors": ("DataError", "DeviceError", "Error", "RunError", "UsageError"),
     "loader": ("Dataset", "Failure", "Loader", "StepCost"),
     "recipes": ("Cifar", "Folder", "Grayscale", "IMAGENET", "Idx", "Manifest", "Normalize", "Tar"),
+    "samplers": ("MPerClassSampler", "RASampler", "WeightedRandomSampler"),
     "translation": ("from_torchvision",),
     "watcher": ("WatchError", "watch", "watching"),
 }

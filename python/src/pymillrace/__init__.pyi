@@ -66,6 +66,11 @@ from .recipes import (
     Normalize as Normalize,
     Tar as Tar,
 )
+from .samplers import (
+    MPerClassSampler as MPerClassSampler,
+    RASampler as RASampler,
+    WeightedRandomSampler as WeightedRandomSampler,
+)
 from .translation import (
     from_torchvision as from_torchvision,
 )
@@ -103,10 +108,12 @@ __all__ = [
     "Idx",
     "JPEG",
     "Loader",
+    "MPerClassSampler",
     "Manifest",
     "MixUp",
     "Normalize",
     "Pad",
+    "RASampler",
     "RandAugment",
     "RandomAdjustSharpness",
     "RandomAffine",
@@ -131,6 +138,7 @@ __all__ = [
     "UsageError",
     "VFlip",
     "WatchError",
+    "WeightedRandomSampler",
     "augmentation",
     "from_torchvision",
     "watch",

@@ -22,6 +22,7 @@ from .device import Copies, Copy
 from .errors import DataError, RunError, UsageError
 from .installed import installed
 from .op import Op
+from .samplers import Sampler
 
 _RECIPES = installed("recipes")
 _STATE_VERSION = 1
@@ -122,6 +123,8 @@ class Loader:
             augmentations, and overrides: Loader(Folder("data/photos"), [RandomResizedCrop(224), HFlip()], batch=32).
         batch: with a data set: samples per batch and rank.
         normalize: with a data set: mean and standard deviation, as IMAGENET.
+        sampler: which samples an epoch holds: WeightedRandomSampler, MPerClassSampler or RASampler; by default each
+            once. Ranks share each batch of it.
         rank: of this process; by default that of torch.distributed if it is initialised, else 0.
         world_size: number of processes that share each batch; by default likewise, else 1. loader.batch counts the
             samples of all of them together, loader.batch_per_rank those of one.
@@ -148,6 +151,7 @@ class Loader:
         *arguments: str | recipes.Source | Sequence[Op | recipes.Normalize],
         batch: int | None = None,
         normalize: recipes.Normalize | None = None,
+        sampler: Sampler | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         numpy: bool = False,
@@ -166,16 +170,23 @@ class Loader:
             raise UsageError(f"function={shown(function)} is not a function", "give one that takes a batch")
         names = _names(keys, warps)
         words = _words(arguments, batch, normalize)
+        weights = None
+        if sampler is not None:
+            if not isinstance(sampler, Sampler):
+                raise UsageError(f"sampler={shown(sampler)} is not one of millrace's",
+                                 "give mr.WeightedRandomSampler, mr.MPerClassSampler or mr.RASampler")
+            words += sampler.overrides()
+            weights = sampler.weights_of_samples()
         self._copies: Copies | None = None
         if device is None:
-            self._engine = _core.Engine(words, rank, world_size, warps)
+            self._engine = _core.Engine(words, rank, world_size, warps, weights)
         else:
             if numpy:
                 raise UsageError("numpy=True with device=: arrays on a device are PyTorch's", "leave one of them out")
             _require("torch")
             self._copies = Copies(devices.open_device(device))
             with self._copies.device.current():
-                self._engine = _core.Engine(words, rank, world_size, warps, *self._copies.device.locks)
+                self._engine = _core.Engine(words, rank, world_size, warps, weights, *self._copies.device.locks)
         _warn()
         self._keys = names
         self._numpy = numpy
