@@ -94,7 +94,7 @@ def test_a_loader_rebuilt_at_the_same_line_continues_its_record(tmp_path):
 
 def close(run):
     """Ends a run as the end of the process would."""
-    mr.watcher._sessions[os.path.abspath(run)].close()
+    mr.watcher.api._sessions[os.path.abspath(run)].close()
 
 
 @timing

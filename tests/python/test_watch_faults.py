@@ -59,7 +59,7 @@ class Planter(importlib.abc.MetaPathFinder):
         self.stem, self.number, self.place = stem, number, place
 
     def find_spec(self, name, path, target=None):
-        if name != f"pymillrace.watcher.{self.stem}" and (name, self.stem) != ("pymillrace.watcher", "__init__"):
+        if name != f"pymillrace.watcher.{self.stem}":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         spec.loader.get_code = functools.partial(self.code, spec.origin)
@@ -218,7 +218,8 @@ def watched_script(folder, site, error):
     sys.modules["planted"] = planted_fault(folder / "mark", error)
     sys.meta_path.insert(0, Planter(*site))
     import pymillrace as mr
-    from pymillrace.watcher import live, provisional, stalls, start_when_imported
+    from pymillrace.watcher import live, provisional, stalls
+    from pymillrace.watcher.api import start_when_imported
     from pymillrace.watcher.command_line import EVERY
 
     own = ValueError("of the script")
@@ -306,7 +307,7 @@ def test_a_fault_in_the_hooks_of_torch_changes_nothing(tmp_path):
     """These are compiled; torch's dictionary of hooks is what may fail under them."""
     def body():
         import pymillrace as mr
-        from pymillrace.watcher import _every
+        from pymillrace.watcher.api import _every
 
         class Broken(dict):
             def __delitem__(self, key):
@@ -604,7 +605,7 @@ def test_a_provisional_summary_is_synced_before_it_has_its_name_and_measures_not
     run = tmp_path / "run"
     for _ in mr.watch(DataLoader(torch.rand(200, 8), batch_size=4), run=run):
         pass
-    session = mr.watcher._sessions[os.path.abspath(run)]
+    session = mr.watcher.api._sessions[os.path.abspath(run)]
     monkeypatch.setattr(os, "fsync", seen_sync)
     monkeypatch.setattr(Path, "replace", seen_replace)
     seen_measurement(predict, "measure")  # of paging

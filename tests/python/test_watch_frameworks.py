@@ -70,7 +70,7 @@ def test_timm(tmp_path):
     for images, labels in mr.watch(loader, run=tmp_path / "run"):  # the added call
         torch.nn.functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
-    mr.watcher._sessions[str(tmp_path / "run")].close()
+    mr.watcher.api._sessions[str(tmp_path / "run")].close()
     summary = check(tmp_path / "run", 2, 1)
     names = [row["name"] for row in summary["loaders"][0]["transforms"]]
     assert "RandomResizedCropAndInterpolation" in names

@@ -20,8 +20,7 @@ from torch.utils.data import DataLoader
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace import watcher
-from pymillrace.watcher import ranks
+from pymillrace.watcher import api, ranks
 from pymillrace._watch import FetchProbe, Receipts, RecordFile, SendProbe, StepHooks, Steps
 from pymillrace.watcher.breakdown import DATASET, HANDOVER, TRANSFER, Breakdown
 from pymillrace.watcher.clocks import SCHEDSTAT, UNKNOWN, ThreadClock, between
@@ -77,7 +76,7 @@ def test_steps_and_forwards_of_other_threads_are_no_update():
 def test_the_body_of_every_step_of_short_epochs_is_measured(tmp_path, workers):
     plants = {"update": plants_of.Plant(tmp_path / "plants", "update", "cpu", 5)}
     with mr.watching(run=tmp_path / "run"):
-        session = watcher._every[-1]
+        session = api._every[-1]
         plants_of.train(plants_of.loader_of(plants, workers, batches=4), plants, epochs=3)
     usage, planted = session.main.usage, plants_of.measured(tmp_path / "plants")["update"]
     assert usage.steps == 3 * 4
@@ -88,7 +87,7 @@ def test_the_body_of_every_step_of_short_epochs_is_measured(tmp_path, workers):
 
 def test_the_body_of_steps_before_a_break_is_measured(tmp_path):
     with mr.watching(run=tmp_path / "run"):
-        session = watcher._every[-1]
+        session = api._every[-1]
         for _ in range(2):
             for step, _ in enumerate(plants_of.loader_of({}, workers=0, batches=8)):
                 if step == 2:
@@ -99,7 +98,7 @@ def test_the_body_of_steps_before_a_break_is_measured(tmp_path):
 def test_a_stretch_with_another_loader_in_it_is_left_out(tmp_path):
     train, check = plants_of.loader_of({}, workers=0, batches=4), plants_of.loader_of({}, workers=0, batches=2)
     with mr.watching(run=tmp_path / "run"):
-        session = watcher._every[-1]
+        session = api._every[-1]
         for epoch in range(2):
             for step, _ in enumerate(train):
                 if (epoch, step) == (0, 1):
@@ -114,7 +113,7 @@ def test_rebuilt_loaders_share_a_recording_that_keeps_no_data_set_alive(tmp_path
     gc.disable()  # a reference cycle would keep the data set
     try:
         with mr.watching(run=tmp_path / "run"):
-            session = watcher._every[-1]
+            session = api._every[-1]
             for _ in range(4):
                 loader = DataLoader(plants_of.Samples(6), batch_size=2, num_workers=workers)
                 found.append(weakref.ref(loader.dataset))
@@ -403,7 +402,7 @@ def test_loaders_keep_their_own_records_when_another_becomes_the_main_one(tmp_pa
             pass
 
     with mr.watching(run=tmp_path / "run"):
-        session = watcher._every[-1]
+        session = api._every[-1]
         look()
         plants_of.train(train, plants)
         first, second = session.loaders

@@ -9,8 +9,7 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace import watcher
-from pymillrace.watcher import predict
+from pymillrace.watcher import api, predict
 from pymillrace.watcher.paging import Paging, measure
 from pymillrace.watcher.replay import Demand, Setup
 
@@ -77,7 +76,7 @@ def test_no_change_is_advised_that_is_predicted_to_lose(tmp_path):
 def test_loaders_that_cannot_be_seen_into_are_not_predicted(tmp_path):
     for _ in mr.watch([1, 2, 3], run=tmp_path / "run"):
         pass
-    watcher._sessions[str(tmp_path / "run")].close()
+    api._sessions[str(tmp_path / "run")].close()
     assert json.loads((tmp_path / "run/summary.json").read_text())["what_if"] is None
 
 

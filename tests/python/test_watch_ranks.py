@@ -113,14 +113,13 @@ def test_ranks_of_mp_spawn_come_from_torch_distributed(tmp_path, way):
 
 
 def test_a_process_that_does_not_know_its_rank_yet_is_not_in_use(tmp_path, monkeypatch):
-    from pymillrace import watcher
-    from pymillrace.watcher import run_directory
+    from pymillrace.watcher import api, run_directory
     from pymillrace.watcher.session import Session
 
     monkeypatch.setattr(run_directory, "PATIENCE", 0.1)
     monkeypatch.setattr(run_directory.multiprocessing, "parent_process", lambda: "spawned")
     first, second = Session(tmp_path / "run"), Session(tmp_path / "run")
-    assert watcher._opens(first) and watcher._opens(second)
+    assert api._opens(first) and api._opens(second)
     assert second.directory.path.name == f"run.pid{os.getpid()}" and first.directory.path.name == "run"
     first.close()
     second.close()

@@ -36,7 +36,7 @@ def test_its_workers_are_seen_inside(tmp_path, workers, persistent):
     with mr.watching(run=tmp_path / "all"):
         for _ in range(2):
             plants_of.train(loader, {})
-    mr.watcher._sessions[str(tmp_path / "run")].close()
+    mr.watcher.api._sessions[str(tmp_path / "run")].close()
     main, plant = main_of(tmp_path / "run"), plants_of.measured(log)["dataset"]
     assert (main["workers"], main["steps"], main["epochs"]) == (workers, 16, 2)
     assert main["batches"] == {**main["batches"], "recorded": 16, "missing": 0}

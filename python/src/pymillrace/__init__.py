@@ -19,7 +19,7 @@ _HOMES = {
     "recipes": ("Cifar", "Folder", "Grayscale", "IMAGENET", "Idx", "Manifest", "Normalize", "Tar"),
     "samplers": ("MPerClassSampler", "RASampler", "WeightedRandomSampler"),
     "translation": ("from_torchvision",),
-    "watcher": ("WatchError", "watch", "watching"),
+    "watcher.api": ("WatchError", "watch", "watching"),
 }
 
 

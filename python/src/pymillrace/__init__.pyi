@@ -74,7 +74,7 @@ from .samplers import (
 from .translation import (
     from_torchvision as from_torchvision,
 )
-from .watcher import (
+from .watcher.api import (
     WatchError as WatchError,
     watch as watch,
     watching as watching,

@@ -44,7 +44,7 @@ class _Finder:
             execute(module)
             try:
                 sys.modules.setdefault(_MODULE, module)
-                from pymillrace.watcher import start_when_imported
+                from pymillrace.watcher.api import start_when_imported
                 start_when_imported(module, self._run)
             except Exception as error:
                 _stop(error)

@@ -1,0 +1,209 @@
+"""Measures where a data loader's time goes, without changing the loop that uses it.
+
+`watch(loader)` records one loader, `watching()` every DataLoader that is iterated inside. Both write a run directory
+that `millrace report` reads, and print a verdict when the process ends or the context is left.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from . import faults
+from .errors import InUse, WatchError
+from .faults import stop
+from .iterators import WatchedIterable, calling_line, is_inside, make_iterator, replace_init
+from .messages import say
+from .other_loaders import Finder, replace_imported
+from .plan import override_arguments
+from .run_directory import place_is_known
+from .session import Session
+from .watched_loader import WatchedLoader
+
+__all__ = ["WatchError", "watch", "watching"]
+
+T = TypeVar("T")
+
+_sessions: dict[str, Session] = {}  # by the directory that was asked for
+_given: weakref.WeakKeyDictionary[Any, WatchedLoader] = weakref.WeakKeyDictionary()
+_every: list[Session] = []  # sessions of watching(), innermost last
+_replaced: set[type] = set()  # classes whose __iter__ was replaced
+
+
+def watch(loader: T, run: str | os.PathLike[str] | None = None) -> T:
+    """Records the time spent waiting for a loader's batches and using them.
+
+    Returns the same object if it is a torch DataLoader; any other iterable comes back in a thin stand-in. Called again
+    with the same directory, it continues that run. The records lie in `run`, by default runs/watch-DATE-TIME; the
+    summary is written when the process ends.
+
+    Raises WatchError if the object is no iterable or if the directory belongs to somebody else.
+    """
+    if not hasattr(type(loader), "__iter__") and not hasattr(type(loader), "__getitem__"):
+        raise WatchError(f"watch: {type(loader).__name__} is not iterable; give it a DataLoader or another iterable")
+    try:
+        return loader if faults.stopped else _watch(loader, run)
+    except WatchError:
+        raise
+    except Exception as error:
+        stop(error)
+        return loader
+
+
+def _watch(loader: Any, run: str | os.PathLike[str] | None) -> Any:
+    session = _session(run)
+    session.open_directory(wait=True)
+    if not _is_dataloader(loader):
+        return WatchedIterable(loader, session.loader(calling_line(), type(loader).__name__, loader, given=True))
+    _patch()
+    known = _given.get(loader)
+    if known is None or known.session is not session:
+        _given[loader] = session.loader(calling_line(), "DataLoader", loader, given=True)
+    return loader
+
+
+@contextmanager
+def watching(run: str | os.PathLike[str] | None = None) -> Iterator[None]:
+    """Records every DataLoader that is iterated inside, each named by the line that iterates over it.
+
+    Writes the summary and prints the verdict when the context is left.
+    """
+    session = None
+    try:
+        if not faults.stopped:
+            session = Session(None if run is None else Path(run))
+            session.open_directory(wait=True)
+            _patch()
+            _every.append(session)
+    except WatchError:
+        raise
+    except Exception as error:
+        stop(error)
+    try:
+        yield
+    except BaseException as error:
+        try:
+            if session is not None:
+                session.failed(error)
+        except Exception as fault:
+            stop(fault)
+        raise
+    finally:
+        try:
+            if session is not None:
+                session.close()
+                _every.remove(session)
+        except Exception as error:
+            stop(error)
+
+
+def start_when_imported(module: Any, run: str) -> None:
+    """Records every DataLoader of this process until it ends. The directory is made at the first iteration."""
+    try:
+        override_arguments(module.DataLoader)
+        _patch(module.DataLoader)
+        sys.meta_path.insert(0, Finder(_watched))
+        _every.append(Session(Path(run), live=True))
+    except Exception as error:
+        stop(error)
+
+
+def _session(run: str | os.PathLike[str] | None) -> Session:
+    key = "" if run is None else os.path.abspath(run)
+    session = _sessions.get(key)
+    if session is None or session.closed:
+        session = _sessions[key] = Session(None if run is None else Path(run))
+    return session
+
+
+def _is_dataloader(loader: object) -> bool:
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and isinstance(loader, data.DataLoader)
+
+
+def _watched(loader: Any, kind: str = "DataLoader") -> WatchedLoader | None:
+    """Returns the recording that an iteration over a loader belongs to."""
+    own = _given.get(loader) if kind == "DataLoader" else None  # others may have no hash
+    if own is not None and (own.session.takes_part() or own.is_free()):
+        return own
+    for session in reversed(_every):
+        if (session.takes_part() or session.records_threads) and _opens(session):
+            return session.loader(calling_line(), kind, loader, given=False)
+    return None
+
+
+def _watched_iterator(loader: Any) -> WatchedLoader | None:
+    """Returns the recording of an iterator that is made without its loader's __iter__: the loader's latest, if any."""
+    for session in reversed(_every):
+        for one in reversed(session.loaders):
+            if one.inner is not None and one.inner() is loader and (session.takes_part() or one.is_free()):
+                return one
+    return _watched(loader)
+
+
+def _opens(session: Session) -> bool:
+    """Returns whether a session has its directory. A script that knows nothing of it goes on without."""
+    try:
+        session.open_directory()
+    except WatchError as error:
+        if isinstance(error, InUse) and not place_is_known() and session.wanted is not None:
+            # A rank that does not know of torch.distributed yet.
+            session.wanted = session.wanted.with_name(f"{session.wanted.name}.pid{os.getpid()}")
+            return _opens(session)
+        say(f"pymillrace watch: {error}; this process is not recorded")
+        session.closed = True
+    return not session.closed
+
+
+def _patch(dataloader: Any = None) -> None:
+    """Replaces DataLoader.__iter__, once per process, and that of torchdata's StatefulDataLoader, which is its own.
+
+    StatefulDataLoader has an __init__ of its own too, which is replaced to take the plan's arguments.
+    """
+    replace_imported(_watched)
+    if _replaced:
+        return
+    if dataloader is None:
+        from torch.utils.data import DataLoader
+
+        dataloader = DataLoader
+    _replace_iter(dataloader)
+    module: Any = sys.modules[dataloader.__module__]
+    for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"):
+        replace_init(getattr(module, name), _watched_iterator)
+    stateful = getattr(sys.modules.get("torchdata.stateful_dataloader"), "StatefulDataLoader", None)
+    if stateful is not None:
+        _replace_iter(stateful)
+        return
+
+    def __init_subclass__(cls: Any, /, **options: Any) -> None:
+        super(dataloader, cls).__init_subclass__(**options)
+        try:
+            if cls.__name__ == "StatefulDataLoader" and cls.__module__.startswith("torchdata."):
+                _replace_iter(cls)
+                override_arguments(cls)
+        except Exception as error:
+            stop(error)
+
+    dataloader.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def _replace_iter(dataloader: Any) -> None:
+    """Replaces the __iter__ of a class of loaders."""
+    _replaced.add(dataloader)
+    original = dataloader.__iter__
+
+    def __iter__(self: Any) -> Any:
+        try:
+            watched = None if is_inside() else _watched(self)
+        except Exception as error:
+            stop(error)
+            watched = None
+        return original(self) if watched is None else make_iterator(self, watched, original)
+
+    __iter__.__doc__ = original.__doc__
+    dataloader.__iter__ = __iter__
