@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace.watcher import watched_loader, worker
+from pymillrace.watcher import watched_loader, worker, worker_activity
 
 PROGRAM = os.environ.get("MILLRACE_PROGRAM", "")
 
@@ -291,6 +291,20 @@ def test_overwritten_records_are_counted(tmp_path, monkeypatch):
     batches = summary_of(tmp_path / "run")["loaders"][0]["batches"]
     assert batches["overruns"] > 0
     assert batches["recorded"] + batches["missing"] == 40 and batches["missing"] >= batches["overruns"]
+
+
+@timing
+def test_the_activity_of_workers_is_the_share_of_time_in_which_they_made_batches(tmp_path):
+    loader = plants_of.loader_of({"dataset": plants_of.Plant(tmp_path / "plants", "dataset", "blocked", 20)}, workers=2,
+                                 batches=80, batch=1)
+    with mr.watching(run=tmp_path / "run"):
+        for step, _ in enumerate(loader):
+            time.sleep(0.02 if step < 40 else 0.05)
+    first, second = summary_of(tmp_path / "run")["worker_activity"]
+    for cells in (first, second):
+        assert len(cells) == worker_activity.CELLS
+        known = [int(one) / worker_activity.BUSY for one in cells.strip("-")]
+        assert 8 <= len(known) <= 20 and 0.1 < known[-3] < 0.35 and known[-3] < known[2] <= 1, cells
 
 
 def test_transforms_of_torchvision_get_a_row_each(tmp_path):

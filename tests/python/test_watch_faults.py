@@ -573,12 +573,13 @@ def test_summaries_of_a_run_under_way_lie_10_s_apart_and_none_follows_the_last(t
     for now[0] in (100.0, 100.9, 101.0, 105.0, 110.9, 111.0, 115.0, 121.5):
         if one.due():
             written.append(now[0])
-            one.write({"complete": False, "at": now[0]})
+            one.write({"complete": False, "at": now[0]}, lambda: ["09-"])
             one._thread.join()
-    assert written == [101.0, 111.0, 121.5] and summary_of(tmp_path) == {"complete": False, "at": 121.5}
+    assert written == [101.0, 111.0, 121.5] and summary_of(tmp_path) == {
+        "complete": False, "at": 121.5, "worker_activity": ["09-"]}
     one.end()
     run_directory.write_file(tmp_path / "summary.json", "{}")
-    one.write({"complete": False})
+    one.write({"complete": False}, lambda: None)
     one._thread.join()
     assert summary_of(tmp_path) == {} and [file.name for file in tmp_path.iterdir()] == ["summary.json"]
 

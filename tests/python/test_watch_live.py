@@ -55,8 +55,8 @@ def test_a_time_that_is_none_is_wrong_usage(text, capsys):
 
 
 def test_times_have_units():
-    from pymillrace.watcher.command import _seconds
-    assert [_seconds(text) for text in ("30s", "5m", "1.5h", "45")] == [30, 300, 5400, 45]
+    from pymillrace.watcher.durations import seconds_of
+    assert [seconds_of(text) for text in ("30s", "5m", "1.5h", "45")] == [30, 300, 5400, 45]
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_a_stall_names_the_sample_its_file_and_the_stack(tmp_path, workers):
     assert len(rows) <= 3  # seldom again
     found = stalls.lines(first)
     assert ", index 9, file /data/9.jpg; free: /dev/shm " in found[0] and found[-1].endswith(" in waits")
-    assert "file \\x1b[2J.jpg;" in stalls.lines(first | {"file": "\x1b[2J.jpg"})[0]
+    assert "file \\u001b[2J.jpg;" in stalls.lines(first | {"file": "\x1b[2J.jpg"})[0]
 
 
 def test_a_stack_that_native_code_hides_is_unavailable(tmp_path):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -12,14 +11,12 @@ from ..errors import Error
 from . import budget, child, closing, compare, predict, recorded, replacement, verify
 from .budget import Budget
 from .command_line import EVERY, watched_environment
+from .durations import seconds_of
 from .errors import WatchError
 from .estimates import Run
 from .messages import say
 from .output import print_lines
 from .run_directory import check
-
-
-UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def main(arguments: list[str]) -> int:
@@ -30,7 +27,7 @@ def main(arguments: list[str]) -> int:
                                 usage="pymillrace watch [--run DIR] [--every TIME] [--quiet] [BUDGET ...] -- COMMAND "
                                       "[ARGUMENT ...]")
     watch.add_argument("--run", help="directory for the records (default: runs/watch-DATE-TIME)")
-    watch.add_argument("--every", type=_seconds, default=60.0, metavar="TIME",
+    watch.add_argument("--every", type=seconds_of, default=60.0, metavar="TIME",
                        help="time between two lines on stderr while the command runs, such as 30s or 5m (default: 60s)")
     watch.add_argument("--quiet", action="store_true", help="no such lines")
     budgets = watch.add_argument_group("budgets", "Judged after a command that ends with 0, by 95%% intervals, on the "
@@ -117,15 +114,6 @@ def show(directory: Path) -> int:
         record["rows"].append(row)
     print_lines([*predict.lines(record), replacement.line(row), summary["advice"]])
     return 0
-
-
-def _seconds(text: str) -> float:
-    """Returns the seconds of a time such as 30s, 5m or 1.5h."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
-    time_ = float(found[1]) * UNITS[found[2]] if found else 0.0
-    if time_ < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time of at least a second; write for example 30s or 5m")
-    return time_
 
 
 def run(words: list[str], directory: str, every: float | None = None, budgets: Sequence[Budget] = (),

@@ -12,13 +12,12 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .command_line import EVERY
 from .faults import stop
 from .signals import without_signals_of_writes
-from .predict import input_of, predictions
+from .predict import input_of, quick_predictions
 from .run_directory import seconds
 from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE
 from .verdict import Verdict, advice, classify, too_short
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from .watched_loader import WatchedLoader
 
 FIRST_S = 10.0  # from the begin of the recording to the first line
-STEPS = 60  # of a replay: fewer than of those that end a run
 MOST_BYTES = 4000  # of a line: a pipe takes up to 4096 in one write
 
 
@@ -73,22 +71,12 @@ class Live:
 def _write(text: str, main: WatchedLoader, verdict: Verdict, cores: int) -> None:
     try:
         short = too_short(main.table.steps) is not None
-        words = [text, verdict.sentence, "" if short else advice(main, verdict, cores, _predicted(main, cores))]
+        given = None if short else input_of(main, cores)
+        predicted = None if given is None else quick_predictions(*given)
+        words = [text, verdict.sentence, "" if short else advice(main, verdict, cores, predicted)]
         write_at_once("; ".join(one for one in words if one))
     except Exception as error:
         stop(error)
-
-
-def _predicted(main: WatchedLoader, cores: int) -> dict[str, Any] | None:
-    """Returns predictions of more workers, and of other numbers of batches ahead."""
-    given = input_of(main, cores)
-    if given is None:
-        return None
-    setup, recorded = given
-    found = predictions(replace(setup, steps=STEPS), recorded.images_per_s, recorded.blocked_in_dataset,
-                        wanted=lambda change: bool(change.overrides) and not change.loading_only and
-                        change.overrides.get("num_workers", 1) > 0)
-    return found
 
 
 def write_at_once(line: str) -> None:

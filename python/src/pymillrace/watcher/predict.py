@@ -23,6 +23,7 @@ MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves a
 ENOUGH_STEPS = 20  # fewer give neither verdict nor advice
 MOST_OFFERED = 128  # workers for batches that wait for storage
 MIN_GAIN = 1.1  # a change below this gain is no advice
+QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
 # Beyond them a record is not believed, since the time of a replay grows with them.
 LIMITS = {"workers": 1024, "prefetch": 64, "batch": 1 << 30, "cores": 1024}  # in the order of Setup
 DEMANDS = ("send", "receive", "hand", "update")
@@ -234,8 +235,8 @@ def replay_input(loader: WatchedLoader, cores: int) -> dict[str, Any] | None:
     return {**numbers, "fetch": [[one.cpu, one.blocked] for one in setup.fetch], **demands, **asdict(recorded)}
 
 
-def predictions_from(record: Any) -> dict[str, Any] | None:
-    """Returns the predictions that follow from a replay_input(). None if it is none, or no machine's."""
+def input_from(record: Any) -> tuple[Setup, Recorded] | None:
+    """Returns the input that a replay_input() holds. None if it is none, or no machine's."""
     try:
         numbers = [_within(record[key], 0 if key == "workers" else 1, most) for key, most in LIMITS.items()]
         fetch = tuple(Demand(_number(cpu), _number(blocked)) for cpu, blocked in record["fetch"][:MOST_FETCHES])
@@ -248,7 +249,20 @@ def predictions_from(record: Any) -> dict[str, Any] | None:
     if not fetch:
         return None
     workers, prefetch, batch, cores = numbers
-    return _predictions(Setup(workers, prefetch, batch, cores, fetch, send, receive, hand, update), recorded)
+    return Setup(workers, prefetch, batch, cores, fetch, send, receive, hand, update), recorded
+
+
+def predictions_from(record: Any) -> dict[str, Any] | None:
+    """Returns the predictions that follow from a replay_input(). None if it is none, or no machine's."""
+    given = input_from(record)
+    return None if given is None else _predictions(*given)
+
+
+def quick_predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
+    """Returns predictions of more workers, and of other numbers of batches ahead, by short replays."""
+    return predictions(replace(setup, steps=QUICK_STEPS), recorded.images_per_s, recorded.blocked_in_dataset,
+                       wanted=lambda change: bool(change.overrides) and not change.loading_only and
+                       change.overrides.get("num_workers", 1) > 0)
 
 
 def _within(value: Any, least: int, most: int) -> int:
@@ -324,6 +338,12 @@ def best(record: dict[str, Any]) -> dict[str, Any] | None:
     top = max(row["ratio"] for row in rows)
     near: list[dict[str, Any]] = [row for row in rows if row["ratio"] >= 0.95 * top]
     return min(near, key=lambda row: row["overrides"].get("num_workers", record["settings"]["num_workers"]))
+
+
+def proposal(change: dict[str, Any]) -> str:
+    """Returns a change in words, with the rates that it is predicted to turn into each other."""
+    return (f"try {change['change']}: {change['images_per_s']:,.0f} images/s predicted, "
+            f"{change['images_per_s'] / change['ratio']:,.0f} now")
 
 
 def lines(record: dict[str, Any]) -> list[str]:

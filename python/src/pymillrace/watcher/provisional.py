@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,18 @@ class Provisional:
     def due(self) -> bool:
         return time.monotonic() >= self._due and (self._thread is None or not self._thread.is_alive())
 
-    def write(self, record: dict[str, Any]) -> None:
-        """Starts writing a record, which must not change afterwards."""
+    def write(self, record: dict[str, Any], activity: Callable[[], list[str] | None]) -> None:
+        """Starts writing a record, which must not change afterwards, with the workers' activity."""
         self._due = time.monotonic() + INTERVAL_S
-        self._thread = threading.Thread(target=self._write, args=(record,), name="pymillrace summary", daemon=True)
+        self._thread = threading.Thread(target=self._write, args=(record, activity), name="pymillrace summary", daemon=True)
         try:
             self._thread.start()
         except RuntimeError:  # the script may start no more threads: this summary is left out
             self._thread = None
 
-    def _write(self, record: dict[str, Any]) -> None:
+    def _write(self, record: dict[str, Any], activity: Callable[[], list[str] | None]) -> None:
         try:
-            write_file(self._path, dump(record), self._replace)
+            write_file(self._path, dump({**record, "worker_activity": activity()}), self._replace)
         except Exception as error:
             stop(error)
 

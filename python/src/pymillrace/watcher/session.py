@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
@@ -27,6 +28,7 @@ from .signals import without_signals_of_workers
 from .stalls import LEAST_S, Watchdog, of_worker
 from .threads import apply
 from .watched_loader import WatchedLoader, weak
+from .worker_activity import of_workers
 
 
 def _forks() -> None:
@@ -232,7 +234,8 @@ class Session:
         """Writes a summary of what was recorded so far, and a line on stderr, from time to time."""
         if self._provisional is not None and self.main is not None and self._provisional.due():
             wall = time.monotonic() - self.wall_begin
-            self._provisional.write(summary.make(self, self.main, wall, complete=False))
+            self._provisional.write(summary.make(self, self.main, wall, complete=False),
+                                    partial(of_workers, self.main, perf_counter_ns()))
         if self._live is not None and self.main is not None and self._live.due():
             self._live.tell(self.main, summary.cores())
         self.watchdog.start()  # a fork has ended its thread
@@ -289,7 +292,7 @@ class Session:
         if self.main.infers:  # before a training whose optimizer is not one of torch's
             others = [one for one in self.loaders if not one.infers]
             self._make_main(max(others, key=lambda one: one.table.steps, default=self.main))
-        record = summary.make(self, self.main, wall, complete=True)
+        record = {**summary.make(self, self.main, wall, complete=True), "worker_activity": of_workers(self.main, now)}
         try:
             write_file(self.directory.path / self.file_name("summary", "json", 1), dump(record, indent=2))
             if record["world_size"] > 1:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .faults import stop
 from .live import write_at_once
+from .printable import printable
 from .records import NotARecord, read_json
 from .run_directory import dump, write_file
 from .spans import LOAD
@@ -153,12 +154,7 @@ def lines(report: dict[str, Any]) -> list[str]:
             f"{who} (pid {report['pid']}){what}; free: {free}"]
     if report["unavailable"]:
         return [*text, f"  stack unavailable: {report['unavailable']}"]
-    return [_printable(line) for line in text + [f"  {frame}" for frame in report["stack"][-SHOWN:]]]
-
-
-def _printable(text: str) -> str:
-    """Returns the text without control sequences for terminals: names of files may hold them."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return [printable(line) for line in text + [f"  {frame}" for frame in report["stack"][-SHOWN:]]]
 
 
 def _bytes(count: int | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
-from .predict import ENOUGH_STEPS, best
+from .predict import ENOUGH_STEPS, best, proposal
 from .threads import IN_LOAD, Facts
 from .threads import rows as thread_rows
 
@@ -123,8 +123,7 @@ def advice(loader: WatchedLoader, verdict: Verdict, cores: int, predicted: dict[
         return fewer
     covered = verdict.bound == "device" and loader.device is not None  # the replay knows nothing of queued work
     if change is not None and verdict.bound != "startup" and not covered:
-        return (f"advice: try {change['change']}: {change['images_per_s']:,.0f} images/s predicted, "
-                f"{change['images_per_s'] / change['ratio']:,.0f} now{_slowest(loader, verdict)}")
+        return f"advice: {proposal(change)}{_slowest(loader, verdict)}"
     if verdict.bound == "device":
         return "advice: the loader keeps up; a faster model or device would help, a faster loader would not"
     if verdict.bound == "startup":
