@@ -20,9 +20,10 @@ import pytest
 
 from pymillrace import _core, builtin_ops, recipes
 from pymillrace.errors import DataError, Error
-from pymillrace.watcher import (command, estimates, loader_cpu, ranks, recorded, records, replacement, run_directory, trace,
-                                verify, words)
+from pymillrace.watcher import (command, estimates, loader_cpu, ranks, recorded, records, replacement, run_directory, top,
+                                trace, verify, words)
 from pymillrace.watcher.fields import Field
+from watch_records import summary_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python/src/pymillrace"
@@ -96,8 +97,21 @@ def compared(run, _):
     estimates.read(run)
 
 
+def topped(run, _):
+    shown = {**summary_of(True), "world_size": 2}
+    for name in ("summary.json", "summary.rank1.json"):
+        if not os.path.lexists(run / name):
+            (run / name).write_text(json.dumps(shown))
+    return top.main([str(run), "--once"]) or None
+
+
 READERS = (("compare A B", "summary.json", compared),
            ("compare A B", "steps.csv", compared),
+           ("top RUN", "summary.json", topped),
+           ("top RUN", "summary.rankR.json", topped),
+           ("top RUN", "steps.csv", topped),
+           ("top RUN", "metrics.jsonl", topped),
+           ("top RUN", "run.lock", topped),
            ("what-if RUN", "summary.json", what_if),
            ("what-if RUN", "a sampled file", sampled_file),
            ("what-if --verify", "summary.json", verification_summary),
@@ -173,7 +187,9 @@ def test_a_reader_survives_what_lies_in_the_place_of_its_file(tmp_path, monkeypa
     except (Error, TimeoutError, records.NotARecord) as error:  # watch reports the last two as faults
         assert "\n" not in str(error)
     said = capsys.readouterr()
-    if read is what_if:
+    if read is topped and file != "summary.json":
+        assert said.out.startswith("ended, ") and said.err == ""
+    if read is what_if or read is topped and file == "summary.json":
         assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith(f"pymillrace: {run}/summary.json ")
 
 

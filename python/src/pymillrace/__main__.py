@@ -1,4 +1,4 @@
-"""Runs `pymillrace COMMAND`: watch, what-if and compare here, all other commands in the package's program."""
+"""Runs `pymillrace COMMAND`: watch, what-if, compare and top here, all other commands in the package's program."""
 import os
 import sys
 
@@ -6,13 +6,11 @@ from .installed import installed
 
 
 def main() -> int:
-    """Returns the exit code of watch, what-if and compare, and does not return from other commands."""
+    """Returns the exit code of watch, what-if, compare and top, and does not return from other commands."""
     words = sys.argv[1:]
-    if words and words[0] in ("watch", "what-if", "compare"):
-        from .watcher.command import main as command
-
+    if words and words[0] in ("watch", "what-if", "compare", "top"):
         try:
-            return command(words)
+            return _in_python(words)
         except BrokenPipeError:  # `| head` has seen what it wanted
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the exit
             return 0
@@ -22,6 +20,16 @@ def main() -> int:
     except OSError as error:
         print(f"pymillrace: {program} cannot be run: {error.strerror}; install the package again", file=sys.stderr)
     return 1
+
+
+def _in_python(words: list[str]) -> int:
+    if words[0] == "top":  # by itself: it starts in a fraction of the others' time
+        from .watcher.top import main as top
+
+        return top(words[1:])
+    from .watcher.command import main as command
+
+    return command(words)
 
 
 if __name__ == "__main__":

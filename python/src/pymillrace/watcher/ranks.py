@@ -30,7 +30,8 @@ def summary_name(rank: int) -> str:
     return "summary.json" if rank == 0 else f"summary.rank{rank}.json"
 
 
-def _row(summary: Field) -> dict[str, Any]:
+def row_of(summary: Field) -> dict[str, Any]:
+    """Returns what is compared between ranks. Raises DataError."""
     steps = summary["steps"].whole(0, MOST_STEPS)
     load_s, update_s, first_batch_s = (summary[key].number(0, MOST_SECONDS)
                                        for key in ("load_s", "update_s", "first_batch_s"))
@@ -47,7 +48,7 @@ def _read(directory: Path, rank: int) -> tuple[dict[str, Any], dict[str, Any]] |
     try:
         summary = Field(read_json(file), file)
         summary["world_size"].whole(1, MOST_RANKS)
-        return (summary.value, _row(summary)) if is_complete(summary.value) else None
+        return (summary.value, row_of(summary)) if is_complete(summary.value) else None
     except (OSError, DataError):
         return None
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import re
 
-from .. import _core
 from .fields import Field
 
 MOST_WORDS = 64
@@ -27,6 +26,8 @@ _AUGMENT = "augment+="
 
 @functools.cache
 def _built_in_ops() -> frozenset[str]:
+    from .. import _core  # the data plane, which readers of other fields do without
+
     return frozenset(_core.built_in_ops())
 
 

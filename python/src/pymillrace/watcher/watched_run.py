@@ -1,0 +1,262 @@
+"""A watched run as its directory tells it, while it goes on and afterwards: what `pymillrace top` shows.
+
+The directory may be anybody's (docs/reference/records.md#hostile-records). Nothing is written there.
+"""
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, UsageError
+from . import predict, ranks
+from .fields import MOST_SECONDS, MOST_STEPS, Field
+from .history import History, Point
+from .printable import printable
+from .recorded import MOST_BATCH, MOST_LOADERS, read_summary
+from .records import NotARecord, open_record
+from .replay import Setup
+from .run_directory import HEADER, LOCK, file_name, is_complete
+from .tail import Tail
+from .worker_activity import CELLS, MOST_WORKERS
+
+MOST_RANKS = 64  # that are shown
+MOST_FIGURES = 16  # of memory
+MOST_BYTES = 1 << 60
+MOST_REPLAYED = 1024  # batches outstanding in a replay
+MOST_IMAGES = 1 << 40  # per step
+LEAST_STEP_S = 1e-9
+COLUMNS = HEADER.strip().split(",")
+VALUES = "load_s", "update_s", "other_s", "setup", "images"  # set-up before the first iteration is not drawn
+
+
+@dataclass
+class Epoch:
+    """How far the loop came in its present iteration over the loader."""
+    number: int
+    done: int  # steps
+    length: int | None  # steps of the whole; None: unknown
+    is_estimate: bool  # of the length: no epoch has ended yet
+
+
+@dataclass
+class Summary:
+    """What is shown of a summary. Texts are printable."""
+    loader: str
+    state: str
+    ended: bool
+    error: str  # that ended it; may be empty
+    age_s: float  # since it was written
+    wall_s: float
+    steps: int
+    epochs: int
+    total: Point  # of the whole run
+    verdict: str
+    advice: str
+    activity: list[str]  # of worker_activity
+    memory: list[tuple[str, float]]  # names and bytes
+    ranks: list[dict[str, Any]]  # of ranks.row_of()
+    straggler: int | None  # its rank
+
+
+@dataclass
+class State:
+    """A look at a run."""
+    directory: str
+    history: History
+    steps: int
+    quiet_s: float  # since rows of steps were written last
+    summary: Summary | None = None  # None: the first one comes a second after the run's begin
+    epoch: Epoch | None = None
+    faults: list[str] = field(default_factory=list)  # why something is not shown
+
+
+class WatchedRun:
+    """Looks at a run again and again. Files that have not changed are not read again, nor lines of those that grow."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._rows, self._epochs = (Tail(directory / file_name(*name, 0))
+                                    for name in (("steps", "csv"), ("metrics", "jsonl")))
+        self._history = History()
+        self._latest = 0, 0  # epoch and number of the latest step
+        self._epoch_end = 0  # number of the last step of the latest epoch that has ended
+        self._epoch_end = 0  # number of the last step of the latest epoch that has ended
+        self._length: int | None = None  # steps of the latest epoch that was gone through
+        self._summaries: dict[int, tuple[tuple[int, ...], Field]] = {}  # by rank: what tells versions apart, contents
+        self._advice: tuple[Field | None, str] = None, ""  # and the summary that it belongs to
+
+    def look(self) -> State:
+        """Returns what the directory holds now. Raises DataError, and UsageError if it holds no run."""
+        runs = self._is_locked()  # first: a run that ends meanwhile has written its last summary
+        summary = self._summary(0)
+        if summary is None and not runs:
+            raise UsageError(f"{self._directory} holds no summary.json of a watched run",
+                             f"record one with: pymillrace watch --run {self._directory} -- python train.py")
+        faults = [f"{name} {error.strerror}" for name, error in
+                  (("steps.csv", self._read_rows()), ("metrics.jsonl", self._read_epochs())) if error is not None]
+        state = State(printable(str(self._directory)), self._history, self._latest[1], self._age_s("steps.csv"),
+                      faults=faults)
+        if summary is not None:
+            state.summary = self._shown(summary, runs)
+            state.steps = max(state.steps, state.summary.steps)
+            state.epoch = None if state.summary.ended else self._epoch(summary, len(state.summary.ranks))
+        return state
+
+    def _is_locked(self) -> bool:
+        """Returns whether a process writes to the run. A process that begins to is held up by 20 ms at most."""
+        try:
+            with open_record(self._directory / LOCK) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    # Tables
+
+    def _read_rows(self) -> NotARecord | None:
+        """Adds the rows that steps.csv has gained. Returns why it cannot be read."""
+        try:
+            is_another, lines = self._rows.read()
+        except NotARecord as error:
+            return error
+        except OSError:  # no row was written yet
+            return None
+        if is_another:
+            self._history, self._latest = History(), (0, 0)
+        for line in lines:
+            try:
+                row = dict(zip(COLUMNS, line.split(",")))
+                load, update, other, setup, images = (float(row[key]) for key in VALUES)
+                latest = int(row["epoch"]), int(row["step"])
+            except (KeyError, ValueError):  # the header, or no row
+                continue
+            point = Point(load, update, other - setup, 1, images)
+            if (all(0 <= one <= MOST_SECONDS for one in point[:3]) and point.seconds >= LEAST_STEP_S and
+                    0 <= images <= MOST_IMAGES and all(0 <= one <= MOST_STEPS for one in latest)):
+                self._history.add(point)
+                self._latest = latest
+        return None
+
+    def _read_epochs(self) -> NotARecord | None:
+        """Takes the lines that metrics.jsonl has gained. Returns why it cannot be read."""
+        try:
+            is_another, lines = self._epochs.read()
+        except NotARecord as error:
+            return error
+        except OSError:
+            return None
+        if is_another:
+            self._epoch_end, self._length = 0, None
+        for line in lines:
+            try:
+                found = json.loads(line)
+                end, steps, whole = found["step"], found["steps"], found["whole"]
+            except (KeyError, RecursionError, TypeError, ValueError):
+                continue
+            if type(end) is int and 0 <= end <= MOST_STEPS:
+                self._epoch_end = end
+            if type(steps) is int and 0 < steps <= MOST_STEPS and whole is True:
+                self._length = steps
+        return None
+
+    def _age_s(self, name: str) -> float:
+        """Returns the seconds since a file was written; 0 if there is none."""
+        try:
+            return max(0.0, time.time() - os.stat(self._directory / name).st_mtime)
+        except OSError:
+            return 0.0
+
+    # Summaries
+
+    def _summary(self, rank: int) -> Field | None:
+        """Returns the summary of a rank; None if there is none. Raises DataError."""
+        file = self._directory / ranks.summary_name(rank)
+        try:
+            found = os.stat(file)
+            version = found.st_ino, found.st_size, found.st_mtime_ns
+            if rank not in self._summaries or self._summaries[rank][0] != version:
+                self._summaries[rank] = version, read_summary(file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise DataError(f"{file} cannot be read: {error.strerror}", "check its permissions") from None
+        return self._summaries[rank][1]
+
+    def _shown(self, summary: Field, runs: bool) -> Summary:
+        complete = is_complete(summary.value)
+        rows = self._ranks(summary)
+        straggler = ranks.straggler(rows)
+        return Summary(
+            loader=printable(summary["loader"].text()), state=_state(summary, runs), ended=complete or not runs,
+            error=printable(summary["error"].text()) if summary["error"] else "",
+            age_s=self._age_s(ranks.summary_name(0)), wall_s=summary["wall_s"].number(0, MOST_SECONDS),
+            steps=summary["steps"].whole(0, MOST_STEPS), epochs=summary["epochs"].whole(0, MOST_STEPS),
+            total=Point(summary["load_s"].number(0, MOST_SECONDS), summary["update_s"].number(0, MOST_SECONDS),
+                        summary["other_s"].number(0, MOST_SECONDS), summary["steps"].whole(0, MOST_STEPS),
+                        summary["images"].whole(0, MOST_STEPS)),
+            verdict=printable(summary["verdict"].text()), advice=self._advice_of(summary, complete),
+            activity=_activity(summary["worker_activity"]), memory=_memory(summary.value), ranks=rows,
+            straggler=None if straggler is None else straggler["rank"])
+
+    def _advice_of(self, summary: Field, complete: bool) -> str:
+        """Returns the recorded advice; of a run under way the best of some predictions, which its records lack."""
+        if self._advice[0] is not summary:
+            advice, given = summary["advice"].text(), None if complete else predict.input_from(summary["replay"].value)
+            predicted = None if given is None or _is_long(given[0]) else predict.quick_predictions(*given)
+            change = None if predicted is None else predict.best(predicted)
+            self._advice = summary, printable(advice if change is None else f"advice: {predict.proposal(change)}")
+        return self._advice[1]
+
+    def _ranks(self, first: Field) -> list[dict[str, Any]]:
+        """Returns a row per rank whose summary can be used; none of a single rank."""
+        count = first["world_size"].whole(1, ranks.MOST_RANKS) if first["world_size"] else 1
+        rows = []
+        for rank in range(min(count, MOST_RANKS) if count > 1 else 0):
+            try:
+                if (summary := self._summary(rank)) is not None:
+                    row = ranks.row_of(summary)
+                    rows.append({**row, "rank": rank, "bound": printable(row["bound"])})
+            except DataError:
+                continue
+        return rows
+
+    def _epoch(self, summary: Field, rank_count: int) -> Epoch:
+        """Estimates the first epoch's length from the data set's, unless several ranks share it."""
+        length, name = self._length, summary["loader"].value
+        main = next((one for one in summary["loaders"].items(MOST_LOADERS) if one["name"].value == name), None)
+        if length is None and main is not None and main["samples"] and main["batch"] and rank_count == 0:
+            length = main["samples"].whole(0, MOST_STEPS) // max(1, main["batch"].whole(0, MOST_BATCH)) or None
+        return Epoch(self._latest[0], max(0, self._latest[1] - self._epoch_end), length, self._length is None)
+
+
+def _is_long(setup: Setup) -> bool:
+    """Returns whether replays with as many workers as there are, or as cores, would hold the page up for seconds."""
+    return max(setup.workers, setup.cores) * setup.prefetch > MOST_REPLAYED
+
+
+def _state(summary: Field, runs: bool) -> str:
+    if not is_complete(summary.value):
+        return "running" if runs else "cut off"
+    return "interrupted" if summary["interrupted"].value is True else "ended"
+
+
+def _activity(found: Field) -> list[str]:
+    """Returns the cells of each worker; none of records before this version."""
+    texts = [one.text(CELLS) for one in found.items(MOST_WORKERS)] if found else []
+    return [text for text in texts if re.fullmatch(r"[0-9-]+", text, re.ASCII)]
+
+
+def _memory(summary: dict[str, Any]) -> list[tuple[str, float]]:
+    """Returns what a summary says in bytes, at its top or below `memory`."""
+    below = summary.get("memory")
+    found = {**summary, **(below if isinstance(below, dict) else {})}
+    return [(printable(name[:-len("_bytes")].replace("_", " "))[:40], float(value)) for name, value in found.items()
+            if name.endswith("_bytes") and type(value) in (int, float) and 0 <= value <= MOST_BYTES][:MOST_FIGURES]
