@@ -564,10 +564,10 @@ def test_a_run_that_is_cut_off_at_once_says_how_many_steps_it_had(tmp_path):
 
 
 def test_summaries_of_a_run_under_way_lie_10_s_apart_and_none_follows_the_last(tmp_path, monkeypatch):
-    from pymillrace.watcher import provisional, run_directory
+    from pymillrace.watcher import periodic, provisional, run_directory
 
     now = [100.0]
-    monkeypatch.setattr(provisional.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(periodic.time, "monotonic", lambda: now[0])
     one = provisional.Provisional(tmp_path / "summary.json")
     written = []
     for now[0] in (100.0, 100.9, 101.0, 105.0, 110.9, 111.0, 115.0, 121.5):

@@ -1,24 +1,24 @@
 """Lines on stderr while a watched script runs: shares, verdict and what to try first.
 
-The trainer's thread collects the figures, when it writes rows anyway. A thread of its own, which ends with that,
-predicts changes by short replays and writes the line, so that a terminal or a pipe that takes nothing holds up nobody.
-What cannot be written at once is dropped. Only `pymillrace watch` asks for the lines, and only rank 0 writes them.
+The trainer's thread collects the figures, when it writes rows anyway. Another one predicts changes by short replays and
+writes the line, so that a terminal or a pipe that takes nothing holds up nobody. What cannot be written at once is
+dropped. Only `pymillrace watch` asks for the lines, and only rank 0 writes them.
 """
 from __future__ import annotations
 
 import os
 import select
 import sys
-import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .command_line import EVERY
 from .faults import stop
-from .signals import without_signals_of_writes
+from .periodic import Periodic
 from .predict import input_of, quick_predictions
 from .run_directory import seconds
+from .signals import without_signals_of_writes
 from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE
 from .verdict import Verdict, advice, classify, too_short
 
@@ -37,35 +37,23 @@ def interval() -> float | None:
         return None
 
 
-class Live:
+class Live(Periodic):
     """Lines of one run."""
 
     def __init__(self, interval_s: float) -> None:
-        self._interval, self._begin = interval_s, time.monotonic()
-        self._due = self._begin + min(FIRST_S, interval_s)
-        self._thread: threading.Thread | None = None
-
-    def due(self, late_s: float = 0.0) -> bool:
-        """Returns whether a line is due for so many seconds."""
-        return time.monotonic() >= self._due + late_s and (self._thread is None or not self._thread.is_alive())
+        super().__init__("line", min(FIRST_S, interval_s), interval_s)
+        self._begin = time.monotonic()
 
     def tell(self, main: WatchedLoader, cores: int) -> None:
         """Begins to write a line on the main loader."""
-        now = time.monotonic()
-        self._due = now + self._interval
         ns = main.table.spans
         whole = sum(ns) or 1
-        text = (f"{main.name}: {main.table.steps} steps in {now - self._begin:.0f} s: "
+        text = (f"{main.name}: {main.table.steps} steps in {time.monotonic() - self._begin:.0f} s: "
                 f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
                 f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%")
         total = main.table.total
         verdict = classify(main, seconds(total[UPDATE] + total[LOOP]), cores)
-        self._thread = threading.Thread(target=_write, args=(text, main, verdict, cores), name="pymillrace line",
-                                        daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:  # the script may start no more threads: this line is left out
-            self._thread = None
+        self.begin(lambda: _write(text, main, verdict, cores))
 
 
 def _write(text: str, main: WatchedLoader, verdict: Verdict, cores: int) -> None:
