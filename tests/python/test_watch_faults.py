@@ -232,7 +232,7 @@ def watched_script(folder, site, error):
             raise own
     except ValueError as passed:
         assert passed is own
-    with mr.watching(run=folder / "inner"):
+    with mr.watching(run=folder / "inner", log=lambda figures: None):
         script(lambda loader: mr.watch(loader, run=folder / "given"))
 
 

@@ -1,5 +1,7 @@
 """Loops of Lightning, timm and the Hugging Face Trainer are watched with one added line."""
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
+from pymillrace.watcher import log
 
 
 class Pairs(Dataset):
@@ -29,10 +32,13 @@ def check(run, steps, workers):
     return summary
 
 
-@pytest.mark.parametrize("workers", (0, 1))
-def test_lightning(tmp_path, workers):
-    lightning = pytest.importorskip("lightning", reason="NOT TESTED: lightning is missing")
+def block_of_the_documents(word):
+    """Returns the Python block of the page on watch that has a word in it."""
+    text = (Path(__file__).resolve().parents[2] / "docs/how-to/watch.md").read_text()
+    return next(one for one in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if word in one)
 
+
+def lightning_model(lightning):
     class Model(lightning.LightningModule):
         def __init__(self):
             super().__init__()
@@ -47,13 +53,40 @@ def test_lightning(tmp_path, workers):
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), 0.1)
 
-    trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False,
-                                enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path)
+    return Model()
+
+
+OPTIONS = {"max_epochs": 2, "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
+           "enable_progress_bar": False, "enable_model_summary": False}
+
+
+@pytest.mark.parametrize("workers", (0, 1))
+def test_lightning(tmp_path, workers):
+    lightning = pytest.importorskip("lightning", reason="NOT TESTED: lightning is missing")
+    trainer = lightning.Trainer(**OPTIONS, default_root_dir=tmp_path)
     train, val = DataLoader(Pairs(), 4, num_workers=workers), DataLoader(Pairs(), 12)
     with mr.watching(run=tmp_path / "run"):  # the added line
-        trainer.fit(Model(), train, val)
+        trainer.fit(lightning_model(lightning), train, val)
     summary = check(tmp_path / "run", 2 * 6, workers)
     assert len(summary["loaders"]) == 2 and summary["spans"]["evaluate"] > 0
+
+
+def test_the_documents_callback_of_lightning_logs_the_figures(tmp_path, monkeypatch):
+    lightning = pytest.importorskip("lightning", reason="NOT TESTED: lightning is missing")
+    made = []
+
+    class Trainer(lightning.Trainer):
+        def __init__(self, **more):
+            super().__init__(**OPTIONS, **more)
+            made.append(self)
+
+    monkeypatch.setattr(lightning, "Trainer", Trainer)
+    monkeypatch.setattr(log, "INTERVAL_S", 0.0)
+    monkeypatch.chdir(tmp_path)
+    exec(block_of_the_documents("lightning.Callback"),
+         {"mr": mr, "model": lightning_model(lightning), "loader": DataLoader(Pairs(), 4)})
+    assert {"millrace/load_share", "millrace/step_ms"} <= made[0].callback_metrics.keys()
+    assert 0 <= made[0].callback_metrics["millrace/load_share"] <= 1
 
 
 def test_timm(tmp_path):
@@ -76,7 +109,7 @@ def test_timm(tmp_path):
     assert "RandomResizedCropAndInterpolation" in names
 
 
-def test_hugging_face_trainer(tmp_path):
+def hugging_face_trainer(folder):
     transformers = pytest.importorskip("transformers", reason="NOT TESTED: transformers is missing")
     pytest.importorskip("accelerate", reason="NOT TESTED: accelerate is missing")
 
@@ -94,10 +127,23 @@ def test_hugging_face_trainer(tmp_path):
             logits = self.layer(values)
             return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
 
-    options = transformers.TrainingArguments(output_dir=str(tmp_path / "out"), per_device_train_batch_size=4,
+    options = transformers.TrainingArguments(output_dir=str(folder / "out"), per_device_train_batch_size=4,
                                              num_train_epochs=2, report_to=[], save_strategy="no", use_cpu=True,
                                              dataloader_num_workers=1, disable_tqdm=True)
-    trainer = transformers.Trainer(Model(), options, train_dataset=Rows())
+    return transformers.Trainer(Model(), options, train_dataset=Rows())
+
+
+def test_hugging_face_trainer(tmp_path):
+    trainer = hugging_face_trainer(tmp_path)
     with mr.watching(run=tmp_path / "run"):  # the added line
         trainer.train()
     check(tmp_path / "run", 2 * 6, 1)
+
+
+def test_the_documents_callback_of_the_hugging_face_trainer_logs_the_figures(tmp_path, monkeypatch):
+    trainer = hugging_face_trainer(tmp_path)
+    monkeypatch.setattr(log, "INTERVAL_S", 0.0)
+    monkeypatch.chdir(tmp_path)
+    exec(block_of_the_documents("transformers.TrainerCallback"), {"mr": mr, "trainer": trainer})
+    logged = [one for one in trainer.state.log_history if "millrace/load_share" in one]
+    assert len(logged) == 2 and 0 <= logged[0]["millrace/load_share"] <= 1 and logged[0]["millrace/step_ms"] > 0

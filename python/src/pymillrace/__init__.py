@@ -20,6 +20,8 @@ _HOMES = {
     "samplers": ("MPerClassSampler", "RASampler", "WeightedRandomSampler"),
     "translation": ("from_torchvision",),
     "watcher.api": ("WatchError", "watch", "watching"),
+    "watcher.loggers": ("log_to_mlflow", "log_to_tensorboard", "log_to_wandb"),
+    "watcher.notebook": ("summary",),
 }
 
 

@@ -79,6 +79,14 @@ from .watcher.api import (
     watch as watch,
     watching as watching,
 )
+from .watcher.loggers import (
+    log_to_mlflow as log_to_mlflow,
+    log_to_tensorboard as log_to_tensorboard,
+    log_to_wandb as log_to_wandb,
+)
+from .watcher.notebook import (
+    summary as summary,
+)
 
 __all__ = [
     "Affine",
@@ -141,6 +149,10 @@ __all__ = [
     "WeightedRandomSampler",
     "augmentation",
     "from_torchvision",
+    "log_to_mlflow",
+    "log_to_tensorboard",
+    "log_to_wandb",
+    "summary",
     "watch",
     "watching",
 ]

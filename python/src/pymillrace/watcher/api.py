@@ -17,6 +17,7 @@ from . import faults
 from .errors import InUse, WatchError
 from .faults import stop
 from .iterators import WatchedIterable, calling_line, is_inside, make_iterator, replace_init
+from .log import Call
 from .messages import say
 from .other_loaders import Finder, replace_imported
 from .plan import override_arguments
@@ -34,19 +35,24 @@ _every: list[Session] = []  # sessions of watching(), innermost last
 _replaced: set[type] = set()  # classes whose __iter__ was replaced
 
 
-def watch(loader: T, run: str | os.PathLike[str] | None = None) -> T:
+def watch(loader: T, run: str | os.PathLike[str] | None = None, log: Call | None = None) -> T:
     """Records the time spent waiting for a loader's batches and using them.
 
     Returns the same object if it is a torch DataLoader; any other iterable comes back in a thin stand-in. Called again
     with the same directory, it continues that run. The records lie in `run`, by default runs/watch-DATE-TIME; the
     summary is written when the process ends.
 
-    Raises WatchError if the object is no iterable or if the directory belongs to somebody else.
+    `log` is called with a dict of the loop's figures every 10 s and at the end, by rank 0 in a thread of its own. What
+    it raises goes no further, but for one line on stderr.
+
+    Raises WatchError if the object is no iterable, if `log` cannot be called, or if the directory belongs to somebody
+    else.
     """
+    _check(log)
     if not hasattr(type(loader), "__iter__") and not hasattr(type(loader), "__getitem__"):
         raise WatchError(f"watch: {type(loader).__name__} is not iterable; give it a DataLoader or another iterable")
     try:
-        return loader if faults.stopped else _watch(loader, run)
+        return loader if faults.stopped else _watch(loader, run, log)
     except WatchError:
         raise
     except Exception as error:
@@ -54,9 +60,15 @@ def watch(loader: T, run: str | os.PathLike[str] | None = None) -> T:
         return loader
 
 
-def _watch(loader: Any, run: str | os.PathLike[str] | None) -> Any:
+def _check(log: object) -> None:
+    if log is not None and not callable(log):
+        raise WatchError(f"log={type(log).__name__} cannot be called; give a function that takes a dict")
+
+
+def _watch(loader: Any, run: str | os.PathLike[str] | None, log: Call | None) -> Any:
     session = _session(run)
     session.open_directory(wait=True)
+    session.log_to(log)
     if not _is_dataloader(loader):
         return WatchedIterable(loader, session.loader(calling_line(), type(loader).__name__, loader, given=True))
     _patch()
@@ -67,15 +79,17 @@ def _watch(loader: Any, run: str | os.PathLike[str] | None) -> Any:
 
 
 @contextmanager
-def watching(run: str | os.PathLike[str] | None = None) -> Iterator[None]:
+def watching(run: str | os.PathLike[str] | None = None, log: Call | None = None) -> Iterator[None]:
     """Records every DataLoader that is iterated inside, each named by the line that iterates over it.
 
-    Writes the summary and prints the verdict when the context is left.
+    Writes the summary and prints the verdict when the context is left. `log` and errors are as in watch().
     """
+    _check(log)
     session = None
     try:
         if not faults.stopped:
             session = Session(None if run is None else Path(run))
+            session.log_to(log)
             session.open_directory(wait=True)
             _patch()
             _every.append(session)

@@ -65,7 +65,7 @@ def _code_of(handler: Any) -> CodeType | None:
     return None
 
 
-def text_of(error: Exception) -> str:
+def text_of(error: BaseException) -> str:
     """Returns one line: what has failed, and where."""
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror

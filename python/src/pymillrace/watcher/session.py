@@ -20,6 +20,7 @@ from .errors import WatchError
 from .faults import stop
 from .hooks import TorchHooks
 from .live import Live, interval
+from .log import Call, Log
 from .messages import say
 from .plan import steps_of_plan, threads_of_plan
 from .provisional import Provisional
@@ -60,6 +61,7 @@ class Session:
         self.wanted = path
         self._wants_lines = live
         self._live: Live | None = None
+        self._log: Log | None = None
         self.begin = perf_counter_ns()
         self.marks = StepHooks(self.begin)
         self.wall_begin = time.monotonic()
@@ -230,14 +232,24 @@ class Session:
             exits = [note for note in getattr(error, "__notes__", ()) if note.startswith("DataLoader worker ")]
             self.error = "; ".join([f"{type(error).__name__}: {first}", *exits])
 
+    def log_to(self, call: Call | None) -> None:
+        """Gives figures to a function, in place of an earlier one; None changes nothing."""
+        if call is None:
+            return
+        if self._log is None:
+            self._log = Log(call)
+        self._log.call = call
+
     def summarise(self) -> None:
-        """Writes a summary of what was recorded so far, and a line on stderr, from time to time."""
+        """Writes a summary of what was recorded so far and a line on stderr, and logs figures, from time to time."""
         if self._provisional is not None and self.main is not None and self._provisional.due():
             wall = time.monotonic() - self.wall_begin
             self._provisional.write(summary.make(self, self.main, wall, complete=False),
                                     partial(of_workers, self.main, perf_counter_ns()))
         if self._live is not None and self.main is not None and self._live.due():
             self._live.tell(self.main, summary.cores())
+        if self._log is not None and self.main is not None and self.directory.rank == 0 and self._log.due():
+            self._log.tell(self.main, summary.cores())
         self.watchdog.start()  # a fork has ended its thread
 
     def tell_if_late(self) -> None:
@@ -301,6 +313,8 @@ class Session:
             stop(error)
         if self.directory.rank == 0:
             say("\n".join(summary.lines(self.directory.path, record)))
+        if self._log is not None and self.directory.rank == 0:
+            self._log.end(self.main, summary.cores())
         trace.write(self, now)  # last: nothing else is lost with it
 
     def _with_ranks(self, record: dict[str, Any]) -> dict[str, Any]:
