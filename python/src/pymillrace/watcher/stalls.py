@@ -16,6 +16,7 @@ from .faults import stop
 from .live import write_at_once
 from .printable import printable
 from .records import NotARecord, read_json
+from .room import left, left_text
 from .run_directory import dump, write_file
 from .spans import LOAD
 from .stack import doing
@@ -126,39 +127,14 @@ class Watchdog:
         return {"worker": int(task[0]), "pid": worker.pid, **found, "unavailable": why}
 
 
-def left(directory: Path) -> dict[str, int | None]:
-    """Returns the free bytes of shared memory, of the directory's disk, and of memory; None where nobody tells."""
-    def free(path: str | Path) -> int | None:
-        try:
-            found = os.statvfs(path)
-        except OSError:
-            return None
-        return found.f_bavail * found.f_frsize
-
-    memory = None
-    try:
-        rows = Path("/proc/meminfo").read_text().split("\n")
-        memory = next((1024 * int(row.split()[1]) for row in rows if row.startswith("MemAvailable:")), None)
-    except (OSError, ValueError, IndexError):
-        pass
-    return {"free_shared_memory": free("/dev/shm"), "free_disk": free(directory), "free_memory": memory}
-
-
 def lines(report: dict[str, Any]) -> list[str]:
     """Returns what is printed of a stall."""
     who = "this process" if report["worker"] is None else f"DataLoader worker {report['worker']}"
     what = "".join(f", {key} {report[key]}" for key in ("index", "file") if report[key] is not None)
-    free = ", ".join(f"{name} {_bytes(report[key])}" for key, name in (
-        ("free_shared_memory", "/dev/shm"), ("free_memory", "memory"), ("free_disk", "disk")))
     text = [f"{report['loader']}: no batch for {report['waited_s']:.0f} s after step {report['step']}: "
-            f"{who} (pid {report['pid']}){what}; free: {free}"]
-    if report["unavailable"]:
-        return [*text, f"  stack unavailable: {report['unavailable']}"]
-    return [printable(line) for line in text + [f"  {frame}" for frame in report["stack"][-SHOWN:]]]
-
-
-def _bytes(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+            f"{who} (pid {report['pid']}){what}; {left_text(report)}"]
+    stack = [f"stack unavailable: {report['unavailable']}"] if report["unavailable"] else report["stack"][-SHOWN:]
+    return [printable(line) for line in [*text, *(f"  {frame}" for frame in stack)]]
 
 
 of_worker: list[WorkerWatch] = []  # that of this process, if it is a worker

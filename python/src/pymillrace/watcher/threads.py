@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._watch import threads_of
 from .breakdown import TRANSFER
+from .proc import read
 
 if TYPE_CHECKING:
     from .watched_loader import WatchedLoader
@@ -182,7 +183,7 @@ def family_s() -> float:
         process, seen = left.pop(), seen + 1
         if seen > MOST_PROCESSES:
             return math.nan
-        text = _read(f"/proc/{process}/stat")
+        text = read(f"/proc/{process}/stat")
         if text is None:  # it has ended
             continue
         total += sum(map(int, text.rpartition(b")")[2].split()[11:15])) / ticks
@@ -193,25 +194,11 @@ def family_s() -> float:
 def _children(process: str) -> list[str] | None:
     """Returns the children of a process; None where the kernel does not tell or it is gone."""
     try:
-        texts = [_read(f"/proc/{process}/task/{one}/children") for one in os.listdir(f"/proc/{process}/task")]
+        texts = [read(f"/proc/{process}/task/{one}/children") for one in os.listdir(f"/proc/{process}/task")]
     except OSError:
         return None
     known = [text for text in texts if text is not None]  # the others are of threads that have ended
     return b" ".join(known).decode().split() if known else None
-
-
-def _read(path: str) -> bytes | None:
-    """Returns a file's text, in less time than other ways take; None if there is none."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return os.read(file, 1 << 16)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
 
 
 def rows(facts: Facts, workers: int, cores: int) -> list[dict[str, Any]]:
