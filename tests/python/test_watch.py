@@ -2,7 +2,6 @@
 import csv
 import hashlib
 import json
-import multiprocessing
 import os
 import pickle
 import random
@@ -360,20 +359,6 @@ def test_the_end_of_a_worker_is_named_and_the_record_is_kept(tmp_path, capsys):
     assert summary["error"].startswith(type(raised.value).__name__) and summary["error"].endswith(note)
     assert note in capsys.readouterr().err
     assert summary["steps"] <= 3 and len(rows_of(tmp_path / "run")) >= 1
-
-
-def test_workers_that_end_as_they_should_are_not_named():
-    fork = multiprocessing.get_context("fork")
-    ends = [fork.Process(target=os._exit, args=(code,)) for code in (0, 3)]
-    for one in ends:
-        one.start()
-        one.join()
-    waits = fork.Process(target=time.sleep, args=(60,))
-    waits.start()
-    named = f"DataLoader worker 1 (pid {ends[1].pid}) ended with exit code 3"
-    assert worker.exits_of([*ends, waits], EOFError()) == [named]
-    waits.kill()
-    waits.join()
 
 
 def test_objects_that_cannot_be_pickled_fail_as_without_watching(tmp_path):

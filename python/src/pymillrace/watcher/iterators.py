@@ -102,7 +102,7 @@ def _timed_class(base: type) -> type:
 
     def __del__(self: Any) -> None:
         try:
-            ended = self._millrace.iterator_dies(self._millrace_generation)
+            ended = self._millrace.iterator_dies(self._millrace_generation, getattr(self, "_workers", ()))
         except Exception as error:
             stop(error)
             ended = False

@@ -16,6 +16,7 @@ from typing import Any
 from . import faults, ranks, summary, trace
 from .._watch import StepHooks
 from .clocks import ThreadClock
+from .deaths import Deaths
 from .errors import WatchError
 from .faults import stop
 from .hooks import TorchHooks
@@ -79,6 +80,7 @@ class Session:
         self._directory: RunDirectory | None = None
         self._provisional: Provisional | None = None
         self.watchdog = Watchdog(self)
+        self.deaths = Deaths(self)
         faults.recording.add(self)
         atexit.register(self.close)
 
@@ -119,6 +121,7 @@ class Session:
         summary.version()  # looks through all packages: not in the loop
         self._thread = threading.get_ident()
         self._clock = ThreadClock()
+        self.deaths.begin()
         self._provisional = Provisional(self.directory.path / self.file_name("summary", "json", 1))
         every = interval() if self._wants_lines and self.directory.rank == 0 else None
         self._live = None if every is None else Live(every)
@@ -229,8 +232,10 @@ class Session:
             self.interrupted = True
         else:
             first = (str(error).strip().splitlines() or [""])[0]
+            text = f"{type(error).__name__}: {first}"
             exits = [note for note in getattr(error, "__notes__", ()) if note.startswith("DataLoader worker ")]
-            self.error = "; ".join([f"{type(error).__name__}: {first}", *exits])
+            self.error = "; ".join([text, *exits])
+            self.deaths.tell(text)
 
     def log_to(self, call: Call | None) -> None:
         """Gives figures to a function, in place of an earlier one; None changes nothing."""
@@ -291,6 +296,8 @@ class Session:
         uncaught = getattr(sys, "last_value", None)
         if self.error is None and not self.interrupted and isinstance(uncaught, (Exception, KeyboardInterrupt)):
             self.failed(uncaught)
+        if not self.interrupted:
+            self.deaths.tell(None)  # of an exception that the script has caught
         now, wall = perf_counter_ns(), time.monotonic() - self.wall_begin
         self.marks.timeline.close([one.table for one in self.loaders if one.lane is None], now)
         for loader in self.loaders:

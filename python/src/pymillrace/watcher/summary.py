@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import shared_memory
 from .breakdown import KINDS, PLACES, Breakdown
 from .predict import ENOUGH_STEPS, replay_input, what_if
 from .predict import lines as predicted_lines
@@ -93,6 +94,7 @@ def _loader(loader: WatchedLoader) -> dict[str, Any]:
     return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
             "workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
             "start_method": loader.start_method, "persistent_workers": loader.persistent,
+            "shared_memory_needed": shared_memory.needed(loader), "free_shared_memory": loader.free_shared_memory,
             "bound": verdict.bound, "verdict": verdict.sentence, "updates": loader.table.updates,
             "epochs": loader.table.epoch, "steps": loader.table.steps, "images": loader.table.images,
             "load_s": load, "update_s": update, "other_s": other, "spans": _by_span(loader.table.total),
@@ -133,7 +135,8 @@ def make(session: Session, main: WatchedLoader, wall: float, complete: bool) -> 
                "bound": verdict.bound, "verdict": verdict.sentence, "workers_needed": verdict.workers_needed,
                "advice": advice(main, verdict, cores(), predicted),
                "threads": _threads(main), "blame": whole["blame"], "blame_what": whole["blame_what"],
-               "other_threads_calls": session.foreign_calls, "stalls": len(session.watchdog.reports), "what_if": predicted,
+               "other_threads_calls": session.foreign_calls, "stalls": len(session.watchdog.reports), "deaths": len(session.deaths.reports),
+               "what_if": predicted,
                **({} if complete else {"replay": replay_input(main, cores())}),
                "loaders": [_loader(one) for one in session.loaders]}
     return record

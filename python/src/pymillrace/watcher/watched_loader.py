@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import summary
+from . import room, shared_memory, summary
 from .._watch import FLUSH, Receipts, RecordFile, Steps
 from .breakdown import STARTUP, Breakdown
 from .clocks import SCHEDSTAT, ThreadClock, between
+from .deaths import wait_for_the_end
 from .device import DeviceGaps, device_gaps
 from .faults import pass_on
 from .hooks import evaluates
@@ -21,7 +22,6 @@ from .signals import without_signals_of_workers, without_signals_of_writes
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .threads import Facts, Threads
 from .transforms import TransformTimer
-from .worker import exits_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 SLOTS = 4096  # records of workers
 
 
-def bytes_in(data: Any) -> int:
-    """Returns the bytes of a batch's arrays."""
+def bytes_in(data: Any, kind: type = object) -> int:
+    """Returns the bytes of a batch's arrays of a kind."""
     if isinstance(data, Mapping):
         data = list(data.values())
     if isinstance(data, (list, tuple)):
-        return sum(map(bytes_in, data))
+        return sum(bytes_in(one, kind) for one in data)
     try:
-        return int(getattr(data, "nbytes", 0))
+        return int(getattr(data, "nbytes", 0)) if isinstance(data, kind) else 0
     except Exception as error:  # a sparse tensor has no bytes to tell
         pass_on(error)
         return 0
@@ -90,7 +90,8 @@ class WatchedLoader:
         self.threads = Threads()
         self.device: DeviceGaps | None = None
         self.extras = session.planned_steps is not None  # each next() also counts a plan's steps or measures the device
-        self.batch_bytes = 0  # of the first batch
+        self.batch_bytes = self.tensor_bytes = 0  # of the first batch, and of what it holds in shared memory
+        self.free_shared_memory: int | None = None  # when workers first began
         self._stretch: Stretch | None = None  # under way, of the loop's body
         self.lane: Lane | None = None  # of the other thread that iterates over it
         self.session, self._timeline = session, session.marks.timeline
@@ -202,6 +203,8 @@ class WatchedLoader:
             self.flush()
             with without_signals_of_writes():  # a limit of files' sizes holds for memory too
                 self.records = RecordFile(slots, self.parts)
+        if self.workers and self.recorder.first:
+            self.free_shared_memory = room.free(room.SHARED_MEMORY)
         self.recorder.records = self.records
         if not (self.persistent and self.recorder.started != 0):
             self.recorder.started = perf_counter_ns() if self.workers else 0
@@ -230,6 +233,8 @@ class WatchedLoader:
         if due == FLUSH:
             if self.recorder.first:
                 self.batch_bytes = bytes_in(data)
+                if self.workers:
+                    self._measure_shared_memory(data)
             self._measure(self.table.steps - 1)
             self._look()
             self.flush()
@@ -245,10 +250,10 @@ class WatchedLoader:
         self.recorder.waiting_since = 0
         if self._is_owned() and self._timeline.holds(self.table):
             with without_signals_of_workers():
-                failed = isinstance(error, Exception) and not isinstance(error, StopIteration)
-                exits = exits_of(workers, error) if failed else []
-                if exits:  # shown below the message from Python 3.11 on
-                    setattr(error, "__notes__", [*getattr(error, "__notes__", ()), *exits])
+                if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                    wait_for_the_end(workers, error)
+                    if exits := self.session.deaths.note(self, workers):  # shown below the message from Python 3.11 on
+                        setattr(error, "__notes__", [*getattr(error, "__notes__", ()), *exits])
                 self._end_iteration(error)
 
     def _end_iteration(self, error: BaseException) -> None:
@@ -263,12 +268,13 @@ class WatchedLoader:
         else:
             self.session.failed(error)
 
-    def iterator_dies(self, generation: int) -> bool:
+    def iterator_dies(self, generation: int, workers: Sequence[Any] = ()) -> bool:
         """Begins the end of an iterator whose loop was left. Returns whether it is recorded."""
         if generation != self.recorder.generation or self.session.closed or not self._is_owned():
             return False
         if not self._timeline.holds(self.table):
             return False
+        self.session.deaths.note(self, workers)
         self._timeline.next_begins(self.table, perf_counter_ns())
         self._measure(self.table.steps)
         self._look()
@@ -279,6 +285,13 @@ class WatchedLoader:
         self.breakdown.add_wait(STARTUP, ns)
         self.ended_ns += ns
         self._end_epoch(exhausted=False)
+
+    def _measure_shared_memory(self, data: Any) -> None:
+        import torch
+
+        self.tensor_bytes = bytes_in(data, torch.Tensor)
+        if self.session.writes_lines:
+            shared_memory.tell_if_full(self)
 
     # The loop's body
 

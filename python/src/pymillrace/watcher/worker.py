@@ -5,11 +5,9 @@ fetcher, the collate function and the queue that carries batches away.
 """
 from __future__ import annotations
 
-import multiprocessing.connection
-import signal
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from time import monotonic
 from typing import Any
@@ -21,9 +19,6 @@ from .plan import threads_of_plan
 from .stalls import WorkerWatch, of_worker
 from .threads import apply
 from .transforms import TransformTimer
-
-
-DYING_S = 2  # seconds to wait for the end of a worker that has closed its queue; a busy machine takes long
 
 
 @lru_cache(maxsize=None)
@@ -210,20 +205,3 @@ def _wrap_data_queue(queue: Any, file: RecordFile) -> None:
 
     setattr(queues, "_ForkingPickler", Pickler)
     queue._send_bytes = timed_send
-
-
-def exits_of(workers: Sequence[Any], error: BaseException) -> list[str]:
-    """Returns how workers of a failed iterator have ended, if they did not end as they should."""
-    if workers and isinstance(error, (ConnectionError, EOFError)):  # of the queue: its other end may still be dying
-        multiprocessing.connection.wait([one.sentinel for one in workers], DYING_S)
-    return [f"DataLoader worker {number} (pid {one.pid}) {_ending(one.exitcode)}"
-            for number, one in enumerate(workers) if one.exitcode not in (None, 0)]
-
-
-def _ending(code: int) -> str:
-    if code > 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal has no name
-        return f"was killed by signal {-code}"
