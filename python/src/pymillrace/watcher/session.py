@@ -22,6 +22,7 @@ from .faults import stop
 from .hooks import TorchHooks
 from .live import Live, interval
 from .log import Call, Log
+from .memory import Memory
 from .messages import say
 from .plan import steps_of_plan, threads_of_plan
 from .provisional import Provisional
@@ -80,6 +81,7 @@ class Session:
         self._directory: RunDirectory | None = None
         self._provisional: Provisional | None = None
         self.watchdog = Watchdog(self)
+        self.memory = Memory(self)
         self.deaths = Deaths(self)
         faults.recording.add(self)
         atexit.register(self.close)

@@ -41,7 +41,7 @@ def file_of(directory: Path, process: int) -> Path:
 
 
 class Watchdog:
-    """Looks for stalls in a thread of its own, from start() to pause()."""
+    """Looks for stalls, and at the memory, in a thread of its own from start() to pause()."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -80,6 +80,7 @@ class Watchdog:
                 self._session.tell_if_late()
                 for loader in list(self._session.loaders):
                     self._check(loader)
+                self._session.memory.look()
             except Exception as error:
                 stop(error)
 

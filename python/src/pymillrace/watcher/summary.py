@@ -132,11 +132,13 @@ def make(session: Session, main: WatchedLoader, wall: float, complete: bool) -> 
                **{key: whole[key] for key in ("device_gap_load_s", "device_gaps", "device_gaps_lost")},
                "first_batch_s": whole["spans"]["first_batch"],
                "images_per_s": _rate(main.table.images, load, update),
-               "bound": verdict.bound, "verdict": verdict.sentence, "workers_needed": verdict.workers_needed,
+               "bound": verdict.bound,
+               "verdict": "; ".join(filter(None, (verdict.sentence, session.memory.warning))),
+               "workers_needed": verdict.workers_needed,
                "advice": advice(main, verdict, cores(), predicted),
                "threads": _threads(main), "blame": whole["blame"], "blame_what": whole["blame_what"],
                "other_threads_calls": session.foreign_calls, "stalls": len(session.watchdog.reports), "deaths": len(session.deaths.reports),
-               "what_if": predicted,
+               "memory": session.memory.facts, "what_if": predicted,
                **({} if complete else {"replay": replay_input(main, cores())}),
                "loaders": [_loader(one) for one in session.loaders]}
     return record
