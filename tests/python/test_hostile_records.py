@@ -20,9 +20,10 @@ import pytest
 
 from pymillrace import _core, builtin_ops, recipes
 from pymillrace.errors import DataError, Error
-from pymillrace.watcher import (command, estimates, loader_cpu, ranks, recorded, records, replacement, run_directory, top,
-                                trace, verify, words)
+from pymillrace.watcher import (command, estimates, loader_cpu, ranks, recorded, records, replacement,
+                                run_directory, top, trace, verify, words)
 from pymillrace.watcher.fields import Field
+from pymillrace.watcher.printable import printable
 from watch_records import summary_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -329,10 +330,13 @@ def test_text_is_printed_as_the_programs_reports_do(tmp_path, capsys, place):
     assert all(one == "\n" or one.isprintable() for one in said)
 
 
-@pytest.mark.parametrize("text, printed", ((b"a\tb\n", r"a\tb\n"), (b"\x1b\xff\xc3\xa9", "\\u001b\\xffé"),
-                                           (b"\xed\xa0\x80", r"\xed\xa0\x80")))
-def test_escapes_are_those_of_the_program(text, printed):
-    assert _core.printable(text) == printed
+def test_escapes_are_those_of_the_program():
+    """Of every character, and of each byte that is no UTF-8."""
+    characters = "".join(map(chr, [*range(0xd800), *range(0xe000, 0x110000)]))
+    assert printable(characters) == _core.printable(characters.encode())
+    odd = bytes(range(0x80, 0x100))
+    assert printable(os.fsdecode(odd)) == _core.printable(odd)
+    assert printable("\ud800") == r"\ud800"  # JSON may hold one
 
 
 # Words and samples of a record

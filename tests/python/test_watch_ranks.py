@@ -1,5 +1,6 @@
 """Ranks of one launch share a directory, and rank 0 names the one that the others wait for."""
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -117,7 +118,7 @@ def test_a_process_that_does_not_know_its_rank_yet_is_not_in_use(tmp_path, monke
     from pymillrace.watcher.session import Session
 
     monkeypatch.setattr(run_directory, "PATIENCE", 0.1)
-    monkeypatch.setattr(run_directory.multiprocessing, "parent_process", lambda: "spawned")
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "spawned")
     first, second = Session(tmp_path / "run"), Session(tmp_path / "run")
     assert api._opens(first) and api._opens(second)
     assert second.directory.path.name == f"run.pid{os.getpid()}" and first.directory.path.name == "run"

@@ -9,7 +9,7 @@ import pymillrace as mr
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from pymillrace.watcher import command, replacement
+from pymillrace.watcher import command, counterpart, replacement
 
 from torchvision_stand_in import stand_in, transform  # noqa: F401
 
@@ -129,9 +129,9 @@ def test_a_run_keeps_the_chain_and_files_and_what_if_measures_them(tmp_path, fil
 
 def test_at_most_64_files_are_kept_spread_over_the_set(tmp_path, files):
     many = Photos(files * 6, compose(*KNOWN))  # 144
-    assert len(replacement.counterpart_of(many)["samples"]) == 64
+    assert len(counterpart.counterpart_of(many)["samples"]) == 64
     part = Subset(many, range(5, 9))
-    assert replacement.counterpart_of(part) == {"words": WORDS, "samples": [str(file) for file in files[5:9]], "reason": None}
+    assert counterpart.counterpart_of(part) == {"words": WORDS, "samples": [str(file) for file in files[5:9]], "reason": None}
 
 
 @pytest.mark.parametrize("chain, attributes, reason", [
@@ -172,5 +172,5 @@ def test_a_data_set_that_raises_does_not_disturb_the_loop(tmp_path):
         def __dict__(self):
             raise ValueError("no")
 
-    reason = replacement.counterpart_of(Odd.__new__(Odd))["reason"]
+    reason = counterpart.counterpart_of(Odd.__new__(Odd))["reason"]
     assert reason == "Odd cannot be examined: ValueError: no"

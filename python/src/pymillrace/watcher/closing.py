@@ -7,7 +7,6 @@ import os
 from itertools import islice
 from pathlib import Path
 
-from . import summary
 from .records import open_record, read_json
 from .run_directory import is_complete
 
@@ -36,8 +35,11 @@ def words(directory: str, before: Stamp) -> str:
     try:
         if now[0] not in (None, before[0]):
             record = read_json(path / FILES[0])
-            return "" if is_complete(record) else "\n".join([
-                *summary.lines(path, record), cut_off(record["steps"])])
+            if is_complete(record):
+                return ""
+            from .summary import lines
+
+            return "\n".join([*lines(path, record), cut_off(record["steps"])])
         if now[1] not in (None, before[1]):
             return _steps(path)
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""pymillrace watch, what-if and compare."""
+"""pymillrace watch, what-if and compare. Each imports what it needs, so that it starts at once."""
 from __future__ import annotations
 
 import argparse
@@ -6,18 +6,20 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import Error
-from . import budget, child, closing, compare, predict, recorded, replacement, verify
-from .budget import Budget
+from . import closing
 from .command_line import EVERY, watched_environment
 from .durations import seconds_of
 from .errors import WatchError
-from .estimates import Run
 from .messages import say
 from .output import print_lines
 from .run_directory import check
 
+if TYPE_CHECKING:
+    from .budget import Budget
+    from .estimates import Run
 
 def main(arguments: list[str]) -> int:
     """Returns the exit code of the watched command; 2 for wrong usage."""
@@ -58,16 +60,24 @@ def main(arguments: list[str]) -> int:
     if parsed.command == "watch":
         if not parsed.words:
             watch.error("nothing to run; say for example: pymillrace watch -- python train.py")
-        try:
-            limits = budget.parse(parsed.max_load, parsed.max_wait, parsed.min_images_per_s, parsed.baseline is not None)
-            baseline = None if parsed.baseline is None else budget.read_baseline(Path(parsed.baseline))
-        except Error as error:
-            print_lines([f"pymillrace: {error}"], sys.stderr)
-            return error.exit_code
+        limits: list[Budget] = []
+        baseline: Run | None = None
+        wanted = (parsed.max_load, parsed.max_wait, parsed.min_images_per_s)
+        if wanted != (None, None, None) or parsed.baseline is not None:
+            from . import budget
+
+            try:
+                limits = budget.parse(*wanted, parsed.baseline is not None)
+                baseline = None if parsed.baseline is None else budget.read_baseline(Path(parsed.baseline))
+            except Error as error:
+                print_lines([f"pymillrace: {error}"], sys.stderr)
+                return error.exit_code
         return run(parsed.words, parsed.run or f"runs/watch-{now}", None if parsed.quiet else parsed.every, limits,
                    baseline)
     try:
         if parsed.command == "compare":
+            from . import compare
+
             runs = compare.compare(parsed.before, parsed.after)
             if parsed.json:
                 print(compare.document(*runs))
@@ -79,6 +89,8 @@ def main(arguments: list[str]) -> int:
                 what_if.error("nothing to run; say for example: pymillrace what-if --verify -- python train.py")
             if parsed.steps < 2 or parsed.blocks < 1:
                 what_if.error("--steps needs at least 2, --blocks at least 1")
+            from . import verify
+
             folder = Path(parsed.run or f"runs/what-if-{now}")
             record = verify.verify(parsed.words, folder, parsed.steps, parsed.blocks, parsed.change)
             print_lines(verify.lines(record))
@@ -95,6 +107,8 @@ def main(arguments: list[str]) -> int:
 
 def show(directory: Path) -> int:
     """Prints the predictions of a recorded run."""
+    from . import predict, recorded, replacement
+
     try:
         summary = recorded.checked(recorded.read_summary(directory / "summary.json"))
     except OSError:
@@ -123,6 +137,8 @@ def run(words: list[str], directory: str, every: float | None = None, budgets: S
     If it is 0, `budgets` are judged, which may make it 5 or 6. `every`: seconds between two lines on stderr; None: no
     lines.
     """
+    from . import child
+
     before = closing.stamp(directory)
     try:
         check(Path(directory))
@@ -140,6 +156,8 @@ def run(words: list[str], directory: str, every: float | None = None, budgets: S
         say(unsaid)
     if code != 0 or not budgets:
         return code
+    from . import budget
+
     try:
         code, lines = budget.of_run(budgets, Path(directory), baseline)
     except Error as error:  # what was recorded cannot be read

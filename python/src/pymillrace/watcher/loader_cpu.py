@@ -4,21 +4,21 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-import multiprocessing
 import os
 import re
 import resource
 import signal
 import statistics
-import tempfile
 from contextlib import ExitStack
-from multiprocessing.connection import Connection
 from pathlib import Path
 from time import thread_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Error, RunError
 from .records import open_record
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 MEASURED_S, MOST_EPOCHS = 0.5, 20  # CPU seconds of a measurement, and epochs
 # Bounds per file, and of the child that loads them. A chain may ask for images of 65,535 pixels per side.
@@ -32,6 +32,11 @@ def measure_cpu(words: list[str], samples: list[str], batch: int) -> float:
 
     Files and chain may be a stranger's. A child loads them, with bounds on its time and memory.
     """
+    if importlib.util.find_spec("pymillrace._core") is None:
+        raise RunError("this installation has no data pipeline (pymillrace._core)", "install pymillrace again")
+    import multiprocessing
+    import tempfile
+
     with ExitStack() as stack:
         files = [stack.enter_context(open_record(sample, MOST_SAMPLE_BYTES)).fileno() for sample in samples]
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pymillrace-")))

@@ -1,97 +1,26 @@
 """What-if row "replaced by millrace": what a loop's rate would be with millrace's own loader.
 
-While a loop is watched, its data set's transforms are translated and the paths of some samples are kept. `pymillrace
-what-if RUN` measures what millrace's loader takes for these files, and replays the loop with that.
+While a loop is watched, the counterpart of its data set is recorded. `pymillrace what-if RUN` measures what millrace's
+loader takes for its files, and replays the loop with that.
 """
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from .. import recipes, translation
-from ..errors import Error, UsageError
-from .faults import pass_on
+from ..errors import Error
 from .loader_cpu import measure_cpu
 from .predict import PREFETCH
 from .replay import Demand, Setup, replay
-from .transforms import callables
 
 CHANGE = "replaced by millrace"
-MOST_SAMPLES = 64
-# Attributes in which data sets keep paths, or tuples that begin with one; torchvision's ImageFolder has the first two.
-PATHS = ("samples", "imgs", "image_paths", "img_paths", "paths", "files", "filenames", "image_files", "images")
 AHEAD = 4  # loader.prefetch: batches made ahead in total
 HAND_S = 20e-6  # of next() per batch
 MOST_TRIED = 64  # numbers of workers
 NEAR = 0.95  # of the best rate: fewer workers are enough
-
-
-class NoCounterpart(Exception):
-    """Gives the reason why millrace's loader cannot replace a loader."""
-
-
-def counterpart_of(dataset: Any) -> dict[str, Any]:
-    """Returns what the prediction needs of a data set, as summary.json keeps it; never raises.
-
-    `words` are its transforms as overrides of a recipe, `samples` up to 64 paths of its files. Where one of them is
-    missing, `reason` says why; otherwise it is None.
-    """
-    words: list[str] = []
-    samples: list[str] = []
-    reason = None
-    try:
-        words = _words(dataset)
-        samples = _samples(dataset)
-    except (NoCounterpart, UsageError) as error:
-        reason = error.what if isinstance(error, UsageError) else str(error)
-    except Exception as error:  # somebody's data set does what it likes; the watched loop goes on
-        pass_on(error)
-        reason = f"{type(dataset).__name__} cannot be examined: {type(error).__name__}: {error}"
-    return {"words": words, "samples": samples, "reason": reason}
-
-
-def _words(dataset: Any) -> list[str]:
-    found = callables(dataset)
-    for name, transform in found:
-        if name.startswith("target"):
-            raise NoCounterpart(f"{name} has no counterpart")
-    chains = list({id(transform): transform for _, transform in found}.values())
-    if not chains:
-        raise NoCounterpart(f"{type(dataset).__name__} has no attribute that holds its transforms")
-    if len(chains) > 1:
-        raise NoCounterpart(f"{type(dataset).__name__} holds {len(chains)} transforms; which one an image gets is unknown")
-    words: list[str] = []
-    for op in translation.from_torchvision(chains[0]):
-        words += op.overrides() if isinstance(op, recipes.Normalize) else [op.override()]
-    return words
-
-
-def _samples(dataset: Any) -> list[str]:
-    """Returns up to 64 paths, evenly spread over the data set."""
-    indices: Sequence[int] | None = None
-    values = getattr(dataset, "__dict__", {})
-    if "dataset" in values and "indices" in values:  # torch's Subset
-        indices, dataset = values["indices"], values["dataset"]
-    for name in PATHS:
-        held = getattr(dataset, "__dict__", {}).get(name)
-        if isinstance(held, (list, tuple)) and held and _path(held[0]) is not None:
-            count = len(held) if indices is None else len(indices)
-            places = [i * count // min(count, MOST_SAMPLES) for i in range(min(count, MOST_SAMPLES))]
-            chosen = [_path(held[i if indices is None else int(indices[i])]) for i in places]
-            return [path for path in chosen if path is not None]
-    raise NoCounterpart(f"{type(dataset).__name__} has no list of image files")
-
-
-def _path(item: Any) -> str | None:
-    """Returns the absolute path of a file that an item of a data set's list names."""
-    if isinstance(item, (list, tuple)) and item:
-        item = item[0]
-    if not isinstance(item, (str, os.PathLike)) or not os.path.isfile(item):
-        return None
-    return os.path.abspath(os.fsdecode(item))
 
 
 def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], float] = measure_cpu) -> dict[str, Any]:

@@ -3,9 +3,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-import multiprocessing
 import os
-import socket
 import sys
 import threading
 import time
@@ -41,6 +39,8 @@ def place() -> tuple[int, int]:
 
 def place_is_known() -> bool:
     """Returns whether this process need not wait for torch.distributed to know its rank: no launcher has started it."""
+    import multiprocessing  # which readers of records do without
+
     return place()[1] > 1 or "RANK" in os.environ or multiprocessing.parent_process() is None
 
 
@@ -159,7 +159,7 @@ class RunDirectory:
                                      "choose another directory: run=DIR") from None
                 time.sleep(0.02)
         os.ftruncate(file, 0)
-        os.pwrite(file, f"pid {os.getpid()} on host {socket.gethostname()}\n".encode(), 0)
+        os.pwrite(file, f"pid {os.getpid()} on host {os.uname().nodename}\n".encode(), 0)
         opened = os.fstat(file)
         self._lock = file, opened.st_dev, opened.st_ino
 

@@ -8,8 +8,8 @@ import sys
 import types
 from typing import Any
 
+from .counterpart import PATHS
 from .faults import pass_on
-from .replacement import PATHS
 
 FRAMES = 12  # innermost ones that are kept
 LOCALS = ("path", "file", "filename", "file_name", "fname", "img_path", "image_path", "f")

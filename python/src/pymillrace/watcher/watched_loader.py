@@ -10,6 +10,7 @@ from . import room, shared_memory, summary
 from .._watch import FLUSH, Receipts, RecordFile, Steps
 from .breakdown import STARTUP, Breakdown
 from .clocks import SCHEDSTAT, ThreadClock, between
+from .counterpart import counterpart_of
 from .deaths import wait_for_the_end
 from .device import DeviceGaps, device_gaps
 from .faults import pass_on
@@ -17,7 +18,6 @@ from .hooks import evaluates
 from .lane import Lane
 from .plan import end_at
 from .predict import Usage
-from .replacement import counterpart_of
 from .signals import without_signals_of_workers, without_signals_of_writes
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .threads import Facts, Threads

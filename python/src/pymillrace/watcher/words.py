@@ -26,9 +26,9 @@ _AUGMENT = "augment+="
 
 @functools.cache
 def _built_in_ops() -> frozenset[str]:
-    from .. import _core  # the data plane, which readers of other fields do without
+    from .. import builtin_ops  # whose classes take longer to make than most commands take
 
-    return frozenset(_core.built_in_ops())
+    return frozenset(getattr(builtin_ops, name)._op for name in builtin_ops.__all__)
 
 
 class _Refused(Exception):
