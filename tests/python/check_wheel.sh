@@ -1,24 +1,16 @@
 #!/usr/bin/env bash
 # check_wheel.sh [--built WHEEL JBIG] [PYTHON ...]: builds the wheel of pymillrace from a fresh clone of
-# the last commit, audits it, and tries it under each Python in an empty environment, where no
-# compiler, no repository and none of this system's libraries but glibc's and libstdc++ are in reach.
-# By default it takes the oldest and the newest Python from 3.10 on that are in PATH or below pyenv's
-# folder. --built takes a wheel that was built before, and the folder with the stand-in for JBIG-KIT.
+# the last commit, audits it, tries it with try_wheel.sh, and leaves it in python/dist. --built takes a
+# wheel that was built before, and the folder with the stand-in for JBIG-KIT.
 set -euo pipefail
 repository=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 folder=$(mktemp -d)
 built='' jbig=$folder/clone/build-python/python/jbig
 if [[ ${1-} == --built ]]; then
-  built=$(realpath "$2") jbig=$(realpath "$3")
+  built=$(realpath "$2")
+  jbig=$(realpath "$3")
   shift 3
 fi
-
-if (($#)); then pythons=("$@"); else
-  all=$(python3 "$repository/tests/python/interpreters.py" ensurepip venv)
-  mapfile -t pythons < <(sed -n '1p; $p' <<<"$all" | uniq)
-fi
-((${#pythons[@]} > 0)) || { echo "there is no Python from 3.10 on: the wheel is not checked" >&2; exit 1; }
-((${#pythons[@]} > 1)) || echo "NOT TESTED under a second version of Python: there is none"
 trap 'rm -rf "$folder"' EXIT
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 
@@ -63,47 +55,7 @@ size=$(stat --format %s "$wheel")
 echo "$(basename "$wheel"): $size bytes"
 ((size <= 8000000)) || { echo "the wheel is larger than 8 MB" >&2; exit 1; }
 
-# in_bare_root PYTHON FILE: runs a script with a virtual environment's Python in a root that holds the
-# environment, the Python that it was made from, and the libraries of the C and C++ runtimes.
-in_bare_root() {
-  local here=$1 root=$folder/root base
-  base=$("$here/bin/python" -c 'import sys; print(sys.base_prefix)')
-  unshare --mount --fork bash -s "$root" "$base" "$here" "$2" <<'ROOT'
-set -euo pipefail
-root=$1 base=$2 here=$3 script=$4
-mkdir -p "$root"
-mount -t tmpfs none "$root"
-mkdir -p "$root/tmp" "$root/proc" "$root/dev" "$root/lib64" "$root/lib" "$root$base" "$root$here"
-mount --bind "$base" "$root$base"
-mount --bind "$here" "$root$here"
-mount --rbind /proc "$root/proc"
-mount --rbind /dev "$root/dev"
-cp "$script" "$root/tmp/script.py"
-# What the interpreter itself needs, and nothing of what the wheel must bring.
-for file in "$base"/bin/python3.* "$base"/lib/python3.*/lib-dynload/*.so "$base"/lib/libpython3*.so*; do
-  { ldd "$file" 2>/dev/null || true; } | awk '$3 ~ /^\// { print $3 }'
-done | sort -u | grep -vE 'lib(tbb|jpeg|png|tiff|webp|fmt|xxhash|tomlplusplus|sqlite3|re2|crypto|ssl|deflate|jbig|Lerc|zstd)' \
-  >"$root/tmp/libraries"
-ldconfig -p | awk '/lib(stdc\+\+|gcc_s|m|c|dl|pthread|rt|util)\.so.*x86-64/ { print $NF }' >>"$root/tmp/libraries"
-while read -r library; do cp -L -n "$library" "$root/lib/" 2>/dev/null || true; done <"$root/tmp/libraries"
-cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
-chroot "$root" /usr/bin/env -i true 2>/dev/null && { echo "the root is not empty" >&2; exit 1; }
-exec env -i LD_LIBRARY_PATH=/lib HOME=/tmp "$(command -v chroot)" "$root" "$here/bin/python" /tmp/script.py
-ROOT
-}
-
-for python in "${pythons[@]}"; do
-  here=$folder/$(basename "$(dirname "$(dirname "$(command -v "$python")")")")-$(basename "$python")
-  "$python" -m venv "$here"
-  "$here/bin/pip" --quiet --disable-pip-version-check install "$wheel" numpy
-  cp "$repository/tests/python/wheel_trial.py" "$folder/trial.py"
-  (cd / && env -i HOME=/tmp "$here/bin/python" "$folder/trial.py")
-  if unshare --mount true 2>/dev/null; then
-    in_bare_root "$here" "$folder/trial.py"
-  else
-    echo "NOT TESTED in a bare root: mounting is not allowed here"
-  fi
-done
+bash "$repository/tests/python/try_wheel.sh" "$wheel" "$@"
 mkdir -p "$repository/python/dist"
 cp "$wheel" "$repository/python/dist/"
 echo "checked: python/dist/$(basename "$wheel")"
