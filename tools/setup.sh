@@ -106,6 +106,12 @@ is_debian_12() {
   [[ -r /etc/os-release ]] && (. /etc/os-release && [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]])
 }
 
+# Prints the name of this system.
+system_name() {
+  # shellcheck source=/dev/null
+  (. /etc/os-release && echo "$PRETTY_NAME") 2>/dev/null || uname -sr
+}
+
 # install_packages NAME...: installs the missing ones.
 install_packages() {
   local name missing=()
@@ -119,7 +125,7 @@ install_packages() {
   fi
   local command="apt-get install -y --no-install-recommends ${missing[*]}"
   if ! is_debian_12; then
-    stop "this is not Debian 12, so the packages have to be installed by hand" \
+    stop "this is $(system_name): packages are installed on Debian 12 only, and here by hand" \
       "install what your system calls: ${missing[*]}" \
       "then run again with MILLRACE_PACKAGES=present in the environment"
   fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/setup.sh with --cuda installs what the wheel of LibTorch pins of NVIDIA, in a second step. pip
-# is a stand-in that writes down how it was called.
+# tools/setup.sh with --cuda installs what the wheel of LibTorch pins of NVIDIA, in a second step, and it
+# names a system that it does not support. pip is a stand-in that writes down how it was called.
 set -euo pipefail
 source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=$(mktemp -d)
@@ -77,4 +77,14 @@ free_kb() { echo $((6 * 1024 * 1024)); }
 rm -rf .deps/torch
 message=$( (install_torch) 2>&1 || true)
 expect "too little space is said before" grep -q "LibTorch needs 14 GB for a while, 6 GB are free" <<<"$message"
+
+is_debian_12() { return 1; }
+system_name() { echo "Plan 9"; }
+is_installed() { [[ $1 == git ]]; }
+message=$( (install_packages git cmake) 2>&1 || true)
+expect "an unsupported system is named, with what is supported" \
+  grep -qx "error: this is Plan 9: packages are installed on Debian 12 only, and here by hand" <<<"$message"
+expect "what is missing is listed" grep -qx "  install what your system calls: cmake" <<<"$message"
+message=$(MILLRACE_PACKAGES=present install_packages git cmake)
+expect "packages that are said to be present are not asked for" [ -z "$message" ]
 exit $((failures > 0))
