@@ -30,6 +30,8 @@ readonly CLUSTER_PACKAGES=(slurm-wlm munge iproute2)
 readonly TRACE_PACKAGES=(strace)
 # Used by the Python package, which is neither built nor tested without them.
 readonly PYTHON_PACKAGES=(python3-dev)
+# Used by tools/docs and by checks of the Python package's wheel.
+readonly VENV_PACKAGES=(python3-venv)
 readonly PYTHON_FOLDER=.deps/python
 # Packages that it needs under other interpreters, per version; tests under those are skipped without them.
 readonly INTERPRETERS_FOLDER=.deps/interpreters
@@ -332,9 +334,11 @@ install_frameworks() {
   install_wheels tests/python/requirements-frameworks.txt "$FRAMEWORKS_FOLDER" "TRAINING FRAMEWORKS ARE" --no-deps
 }
 
-# install_lint: clang-tidy, for tools/lint, and cuobjdump, for the tests of the CUDA module.
+# install_lint: clang-tidy, for tools/lint, cuobjdump, for the tests of the CUDA module, and zizmor, for those of the
+# workflows.
 install_lint() {
-  install_wheels tools/lint-requirements.txt "$LINT_FOLDER" "CLANG-TIDY'S FINDINGS AND CUDA'S ARCHITECTURES ARE" \
+  install_wheels tools/lint-requirements.txt "$LINT_FOLDER" \
+    "CLANG-TIDY'S FINDINGS, CUDA'S ARCHITECTURES AND THE WORKFLOWS ARE" \
     --only-binary=:all:
 }
 

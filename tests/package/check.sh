@@ -3,14 +3,19 @@
 # while the repository, with its build folder and .deps, is hidden.
 set -euo pipefail
 
-usage="usage: bash tests/package/check.sh [BUILD]
+usage="usage: bash tests/package/check.sh [--keep FOLDER] [BUILD]
 
-BUILD is a configured build folder (default: build). Needs dpkg-dev, file, and root or unprivileged
-user namespaces, in which an empty folder is mounted over the repository; exits with 77 without them."
-if [[ ${1:-} == --help ]]; then
-  printf '%s\n' "$usage"
-  exit 0
-fi
+BUILD is a configured build folder (default: build). --keep leaves both packages in FOLDER. Needs
+dpkg-dev, file, and root or unprivileged user namespaces, in which an empty folder is mounted over the
+repository; exits with 77 without them."
+kept=''
+case ${1:-} in
+  --help) printf '%s\n' "$usage" && exit 0 ;;
+  --keep)
+    kept=${2:?"--keep needs a folder"}
+    shift 2
+    ;;
+esac
 
 repository=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 build=$(realpath "${1:-$repository/build}")
@@ -64,6 +69,10 @@ printf 'Recommends: %s\n' "$recommends"
 mkdir "$work/deb" "$work/tar"
 dpkg-deb --extract "$deb" "$work/deb"
 tar -xzf "$archive" -C "$work/tar" --strip-components=1
+if [[ -n $kept ]]; then
+  mkdir -p "$kept"
+  cp "$deb" "$archive" "$kept/"
+fi
 rm -r "$work/packages"
 printf 'installed: %s\n' "$(mib "$work/deb")"
 
