@@ -61,7 +61,7 @@ void find_last(const RE2& pattern, re2::StringPiece line, std::optional<std::str
   for (std::size_t at = 0;
        at <= line.size() &&
        pattern.Match(line, at, line.size(), RE2::UNANCHORED, match, 1 + groups);) {
-    found = std::string(match[groups].data() == nullptr ? "" : match[groups].as_string());
+    found.emplace(match[groups].data(), match[groups].size());
     const auto end = static_cast<std::size_t>(match[0].end() - line.begin());
     at = match[0].empty() ? end + 1 : end;
   }
