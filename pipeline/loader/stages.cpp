@@ -208,11 +208,11 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
   const base::Clock::Ticks begin = base::Clock::now();
   if (options_.record) measure::SchedulerWait::mine().begin(begin);
   const BatchId& id = slot.id;
-  const EpochOrder order = sampler_.order(id.epoch);
   Fetched& fetched = slot.fetched[static_cast<std::size_t>(place)];
   fetched.error = nullptr;
   try {
-    const std::uint64_t index = order(id.first + static_cast<std::uint64_t>(place));
+    const std::uint64_t position = id.first + static_cast<std::uint64_t>(place);
+    const std::uint64_t index = sampler_.order(id.epoch)(position);
     const std::uint64_t faults = base::mapped_faults();
     fetched.sample = read(index, fetched.bytes, reading.lane, stop);
     if (is_mapped(fetched)) touch(fetched.sample.bytes);

@@ -43,6 +43,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   for (const auto& [name, about] :
        {std::pair{"watch", "run a Python program and record its DataLoaders"},
         std::pair{"what-if", "predict a recorded program's images/s under other settings"},
+        std::pair{"compare", "print the differences of two recorded runs, with intervals"},
         std::pair{"top", "show a recorded program's loop while it goes on"}})
     app.add_subcommand(name, about)->final_callback([name] {
       throw UsageError(fmt::format("{} needs Python", name),

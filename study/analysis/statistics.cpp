@@ -304,10 +304,12 @@ std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
   std::vector<Comparison> results;
   if (rows.empty()) return results;
   const std::size_t count = rows[0].size();
-  const double critical = count < 2 ? kNaN
-                          : count < kRepeatsForBootstrap
-                              ? dunnett_critical(rows.size(), count, options.confidence)
-                              : bootstrap_critical(rows, options.confidence, options.resamples);
+  const double wider = std::sqrt(1 + static_cast<double>(count) * options.overlap);
+  const double critical =
+      wider * (count < 2 ? kNaN
+               : count < kRepeatsForBootstrap
+                   ? dunnett_critical(rows.size(), count, options.confidence)
+                   : bootstrap_critical(rows, options.confidence, options.resamples));
   const double margin = options.differences ? options.margin : std::log1p(options.margin);
   const auto scaled = [&](const Interval& of) {
     return options.differences ? of : exponential(of);
@@ -319,7 +321,7 @@ std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
   for (const auto& row : rows) {
     Comparison result;
     const Interval simultaneous = interval_at(row, critical);
-    const double own = count < 2 ? kNaN : critical_of(row, kEquivalence, options.resamples);
+    const double own = count < 2 ? kNaN : wider * critical_of(row, kEquivalence, options.resamples);
     const Interval equivalence = interval_at(row, own);
     result.ratio = scaled(simultaneous);
     result.equivalence = scaled(equivalence);

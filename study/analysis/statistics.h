@@ -104,6 +104,10 @@ struct CompareOptions {
   int resamples = kResamples;
   bool differences = false;  ///< values are cell - reference, and `margin` is one of differences
   bool is_speed = true;      ///< verdicts are faster and slower; false: higher and lower
+  /// Test samples of a block over its training samples, if blocks train on shared samples; 0: they
+  /// are independent. The corrected resampled t-test (Nadeau and Bengio, "Inference for the
+  /// generalization error", Machine Learning 52, 2003) adds as much to the mean's variance.
+  double overlap = 0;
 };
 
 /// Compares rows of ln(cell / reference). Each has one value per block, and all have the same

@@ -204,7 +204,7 @@ std::vector<Figure> step_ridge(const fs::path& sweep, const SweepTable& table) {
 Figure ratio_bars(const SweepTable& table) {
   const bool differences = by_differences(table.runs, table.metric);
   const double factor = table.metric.is_share ? 100 : 1;
-  const double margin = margin_of(table.margins, table.metric, differences);
+  const double margin = margin_of(table.rules, table.metric, differences);
   const std::string kind = differences ? "difference" : "ratio";
   Figure figure =
       rows_figure(table, "ratio",
@@ -372,7 +372,7 @@ Report sweep_report(const fs::path& path) {
   report.facts.emplace_back("combinations", std::to_string(table.rows.size()));
   report.facts.emplace_back("repeats", std::to_string(table.repeats()));
   report.facts.emplace_back("metric", table.metric.name);
-  if (sweep.finished) report.facts.emplace_back("margin", fmt::format("{:g}", table.margins.ratio));
+  if (sweep.finished) report.facts.emplace_back("margin", fmt::format("{:g}", table.rules.ratio));
   report.figures = sweep_figures(path, table);
   // No verdicts before the end: each look would be another test.
   const Rows rows = text_rows(table, sweep.finished);

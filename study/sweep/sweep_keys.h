@@ -7,6 +7,8 @@
 
 namespace millrace::study {
 
+inline constexpr double kMostFolds = 1000;  ///< of sweep.folds
+
 /// Returns [sweep].
 std::vector<Param> sweep_keys();
 

@@ -16,6 +16,7 @@
 #include "study/sweep/study_file.h"
 #include "study/sweep/sweep_columns.h"
 #include "study/sweep/sweep_command.h"
+#include "study/sweep/sweep_keys.h"
 
 namespace millrace::study {
 namespace {
@@ -87,6 +88,9 @@ std::vector<Comparison> comparisons(const SweepTable& table, const SweepMetric& 
                                     double confidence) {
   std::vector<Comparison> all(table.rows.size());
   const bool differences = by_differences(table.runs, metric);
+  const double overlap = table.rules.folds > 1 && !metric.is_speed
+                             ? 1.0 / (static_cast<double>(table.rules.folds) - 1)
+                             : 0;
   for (std::size_t reference = 0; reference < table.rows.size(); ++reference) {
     std::vector<std::size_t> members;
     std::vector<std::vector<double>> effects;
@@ -95,11 +99,12 @@ std::vector<Comparison> comparisons(const SweepTable& table, const SweepMetric& 
       members.push_back(i);
       effects.push_back(effects_of(table.runs[i], table.runs[reference], metric.name, differences));
     }
-    const auto compared = compare(effects, {.margin = margin_of(table.margins, metric, differences),
+    const auto compared = compare(effects, {.margin = margin_of(table.rules, metric, differences),
                                             .more_is_faster = metric.more_is_faster,
                                             .confidence = confidence,
                                             .differences = differences,
-                                            .is_speed = metric.is_speed});
+                                            .is_speed = metric.is_speed,
+                                            .overlap = overlap});
     for (std::size_t i = 0; i < compared.size(); ++i) all[members[i]] = compared[i];
   }
   return all;
@@ -200,8 +205,8 @@ bool by_differences(const Runs& runs, const SweepMetric& metric) {
   return false;
 }
 
-double margin_of(const SweepMargins& margins, const SweepMetric& metric, bool differences) {
-  return metric.is_share ? margins.share : differences ? 0 : margins.ratio;
+double margin_of(const ComparisonRules& rules, const SweepMetric& metric, bool differences) {
+  return metric.is_share ? rules.share : differences ? 0 : rules.ratio;
 }
 
 std::vector<std::vector<double>> block_effects(const SweepDesign& design, const Runs& runs,
@@ -216,12 +221,13 @@ std::vector<std::vector<double>> block_effects(const SweepDesign& design, const 
 }
 
 SweepTable sweep_table(SweepDesign design, Runs runs, std::vector<SweepMetric> metrics,
-                       SweepMargins margins, double confidence, std::vector<std::string> refusals) {
+                       ComparisonRules rules, double confidence,
+                       std::vector<std::string> refusals) {
   const auto names = figure_names(design, metrics);
   SweepTable table{.design = std::move(design),
                    .metric = metrics.front(),
                    .others = {metrics.begin() + 1, metrics.end()},
-                   .margins = margins,
+                   .rules = rules,
                    .runs = std::move(runs),
                    .rows = {},
                    .confounders = {},
@@ -365,12 +371,14 @@ SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
       throw damaged("cells have different numbers of runs");
   if (runs.size() != asked.words.design.cells.size())
     throw damaged("it has other combinations than design.json");
-  SweepMargins margins;
-  if (const double ratio = number_at(json, {"margin"}); std::isfinite(ratio)) margins.ratio = ratio;
+  ComparisonRules rules;
+  if (const double ratio = number_at(json, {"margin"}); std::isfinite(ratio)) rules.ratio = ratio;
   if (const double share = number_at(json, {"share_margin"}); std::isfinite(share))
-    margins.share = share;
+    rules.share = share;
+  if (const double folds = number_at(json, {"folds"}); folds >= 2 && folds <= kMostFolds)
+    rules.folds = static_cast<std::uint64_t>(folds);
   SweepTable table =
-      sweep_table(std::move(asked.words.design), std::move(runs), std::move(asked.metrics), margins,
+      sweep_table(std::move(asked.words.design), std::move(runs), std::move(asked.metrics), rules,
                   json.contains("auto") ? kConfidenceAfterPilot : kConfidence, std::move(refusals));
   // Only the sweep itself knows which blocks were interrupted.
   table.warnings.clear();
@@ -437,7 +445,7 @@ SweepFiles read_sweep(const fs::path& path) {
   auto blocks = whole_blocks(asked.words.design, sweep.runs);
   if (!blocks.empty() && !blocks[0].empty())
     sweep.table = sweep_table(std::move(asked.words.design), std::move(blocks),
-                              std::move(asked.metrics), SweepMargins());
+                              std::move(asked.metrics), ComparisonRules());
   return sweep;
 }
 

@@ -37,10 +37,11 @@ bool is_share(const std::string& name);
 
 // Results of a sweep: one row per combination, compared with a reference row.
 
-/// Differences within these margins count as none.
-struct SweepMargins {
-  double ratio = 0.03;
-  double share = 0.005;  ///< of accuracies and other shares: half a percentage point
+/// What comparisons go by. Differences within the margins count as none.
+struct ComparisonRules {
+  double ratio = 0.03;      ///< margin of ratios
+  double share = 0.005;     ///< margin of accuracies and other shares: half a percentage point
+  std::uint64_t folds = 0;  ///< of sweep.folds; 0: blocks are independent
 };
 
 /// A row's results.
@@ -56,7 +57,7 @@ struct SweepTable {
   SweepDesign design;
   SweepMetric metric;               ///< decides on repeats and verdicts
   std::vector<SweepMetric> others;  ///< further metrics
-  SweepMargins margins;
+  ComparisonRules rules;
   std::vector<std::vector<SweepRecord>> runs;  ///< runs of each cell, by repeat
   std::vector<SweepRow> rows;
   std::vector<Confounder> confounders;
@@ -90,13 +91,13 @@ std::vector<std::vector<double>> block_effects(const SweepDesign& design,
 
 /// Returns the margin that applies to the metric; 0 for differences of figures other than shares,
 /// which are never called equivalent.
-double margin_of(const SweepMargins& margins, const SweepMetric& metric, bool differences);
+double margin_of(const ComparisonRules& rules, const SweepMetric& metric, bool differences);
 
 /// Computes the table. `runs` holds the same number of runs for every cell, by repeat, or none for
 /// a cell that could not be run. `confidence` applies to the simultaneous intervals within a group
 /// and metric. `refusals` holds the reason of each cell without runs; may be empty.
 SweepTable sweep_table(SweepDesign design, std::vector<std::vector<SweepRecord>> runs,
-                       std::vector<SweepMetric> metrics, SweepMargins margins,
+                       std::vector<SweepMetric> metrics, ComparisonRules rules,
                        double confidence = kConfidence, std::vector<std::string> refusals = {});
 
 /// Returns the parts `cells` and `warnings` of sweep.json.

@@ -270,7 +270,7 @@ void add_verdict_notes(const SweepTable& table, std::vector<std::string>& notes)
   const auto metrics = table.metrics();
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     const bool differences = by_differences(table.runs, metrics[m]);
-    const double margin = margin_of(table.margins, metrics[m], differences);
+    const double margin = margin_of(table.rules, metrics[m], differences);
     if (!differences)
       notes.push_back(
           fmt::format("{}: equivalent: 90% interval within {:.3f} .. {:.3f} "
@@ -344,6 +344,12 @@ std::vector<std::string> text_notes(const SweepTable& table) {
         "intervals{}",
         n, n >= kRepeatsForBootstrap ? "bootstrap-t" : "t",
         table.others.empty() ? "" : ", each metric by itself"));
+    for (const SweepMetric& metric : table.metrics())
+      if (table.rules.folds > 0 && !metric.is_speed)
+        notes.push_back(
+            fmt::format("{}: by the corrected resampled t-test, as {} folds share "
+                        "their training samples",
+                        metric.name, table.rules.folds));
     if (n < kRepeatsForVerdict)
       notes.push_back(fmt::format("fewer than {} repeats: no verdict", kRepeatsForVerdict));
     else

@@ -250,6 +250,42 @@ TEST_F(Sweep, AccuracyIsAMetric) {
   EXPECT_EQ(json["metric"], "top1");
 }
 
+TEST_F(Sweep, EachRepeatHasAFoldOfItsOwn) {
+  MILLRACE_NEEDS_TORCH();
+  const Arguments folds{"sweep",           "mnist-lenet-plain",  "data.path=" + data(),
+                        "loader.batch=20", "train.lr=0.01,0.05", "train.epochs=1",
+                        "sweep.folds=3",   "--metric",           "top1,images_per_s",
+                        "--run",           in("sweep").string()};
+  const Result result = run(folds);
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_NE(result.out.find("3 folds share"), std::string::npos) << result.out;
+  const Json json = parse_json(read_file(in("sweep/sweep.json")));
+  EXPECT_EQ(json["repeats"], 3);
+  std::vector<double> differences;
+  for (std::size_t repeat = 0; repeat < 3; ++repeat) {
+    double top1[2];
+    for (const std::size_t cell : {0, 1}) {
+      const Json& one = json["cells"][cell]["runs"][repeat];
+      const std::string name = one["run"];
+      top1[cell] = one["top1"];
+      const std::string config = read_file(in("sweep/runs") / name / "config.toml");
+      EXPECT_NE(config.find("fold = \"" + std::to_string(repeat + 1) + "/3\""), config.npos)
+          << name;
+    }
+    differences.push_back(top1[1] - top1[0]);
+  }
+  // Student's interval of three repeats, wider by what the folds share.
+  const double mean = (differences[0] + differences[1] + differences[2]) / 3;
+  double squares = 0;
+  for (const double one : differences) squares += (one - mean) * (one - mean);
+  constexpr double kStudent = 4.302653;  // 2 degrees of freedom, 95%
+  const Json& compared = json["cells"][1]["comparisons"]["top1"];
+  EXPECT_NEAR(compared["high"].get<double>() - compared["low"].get<double>(),
+              2 * kStudent * std::sqrt(squares / 2 * (1.0 / 3 + 1.0 / 2)), 1e-6);
+  EXPECT_TRUE(refused(run(folds + Arguments{"--repeats", "auto"}), 2, {"sweep.folds", "auto"}));
+  EXPECT_TRUE(refused(run(folds + Arguments{"data.fold=1/3"}), 2, {"sweep.folds", "data.fold"}));
+}
+
 TEST_F(Sweep, RunsMayStopEarly) {
   MILLRACE_NEEDS_TORCH();
   // Without learning nothing improves, so that patience alone decides.

@@ -142,6 +142,37 @@ TEST_P(FalseAlarms, WhenAPilotChoosesTheRepeats) {
   }
 }
 
+/// Results of N folds correlate, because any two of them share most of their training samples. The
+/// correction holds for a correlation of 1/N.
+TEST(FalseAlarmsOfFolds, AreFewWithTheCorrectionAndManyWithout) {
+  for (const std::size_t folds : {5, 10}) {
+    NoiseSource source(0x666f6c64);
+    const double shared = 1 / static_cast<double>(folds);
+    int plain = 0, corrected = 0;
+    for (int study = 0; study < kStudies; ++study) {
+      std::vector<std::vector<double>> rows(1);
+      const double common = std::sqrt(shared) * source.normal();
+      for (std::size_t fold = 0; fold < folds; ++fold)
+        rows[0].push_back(0.01 * (common + std::sqrt(1 - shared) * source.normal()));
+      const auto raises_alarm = [&](double overlap) {
+        const Verdict verdict = compare(rows, {.margin = 1e-6,
+                                               .resamples = 199,
+                                               .differences = true,
+                                               .is_speed = false,
+                                               .overlap = overlap})[0]
+                                    .verdict;
+        return verdict == Verdict::higher || verdict == Verdict::lower;
+      };
+      plain += raises_alarm(0) ? 1 : 0;
+      corrected += raises_alarm(1 / (static_cast<double>(folds) - 1)) ? 1 : 0;
+    }
+    printf("  %zu folds: %.2f%% of %d studies, %.2f%% without the correction\n", folds,
+           100.0 * corrected / kStudies, kStudies, 100.0 * plain / kStudies);
+    EXPECT_LE(corrected, 0.06 * kStudies) << folds;
+    EXPECT_GE(plain, 0.1 * kStudies) << folds;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Noise, FalseAlarms,
                          testing::Values(Case{"normal", normal},
                                          Case{"autoregressive", autoregressive},

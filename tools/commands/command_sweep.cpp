@@ -78,7 +78,7 @@ std::uint64_t after_pilot(const SweepRunner& runner, const Question& question, J
   const bool differences = study::by_differences(records, metric);
   const auto choice = study::choose_repeats(
       study::block_effects(question.design, records, metric),
-      study::margin_of(question.margins(), metric, differences),
+      study::margin_of(question.rules(), metric, differences),
       static_cast<std::uint64_t>(recipe.integer("sweep.most_repeats")), differences);
   const double effect = differences ? choice.detectable : choice.detectable - 1;
   const bool percent = !differences || metric.is_share;
@@ -140,8 +140,9 @@ void say_plan(SweepRunner& runner, const Question& question, const fs::path& pat
 
 void publish_sweep(const study::SweepTable& table, Json json, const fs::path& path, bool wide) {
   json["metric"] = table.metric.name;
-  json["margin"] = table.margins.ratio;
-  json["share_margin"] = table.margins.share;
+  json["margin"] = table.rules.ratio;
+  json["share_margin"] = table.rules.share;
+  if (table.rules.folds > 0) json["folds"] = table.rules.folds;
   json["metrics"] = Json::array();
   for (const study::SweepMetric& metric : table.metrics()) json["metrics"].push_back(metric.name);
   if (!table.design.title.empty()) json["title"] = table.design.title;
@@ -183,14 +184,15 @@ PreparedSweep prepare_sweep(SweepArguments& arguments) {
     arguments.data = data.override_text;
   }
   ready.question = question_of(arguments, ready.is_resumed ? ops_at(resumed) : "");
+  choose_folds(arguments, ready.question);
   if (arguments.plan && !ready.question.repeats)
     throw UsageError("--repeats auto: a plan needs a number of blocks",
                      "plan five with --repeats 5; --plan --repeats 10 adds more later");
   if (data.make.empty() &&
       !ready.question.command) {  // finds missing data sets before it makes a directory
     SweepKeys keys;
-    for (const auto& recipe : ready.question.recipes)
-      if (recipe) keys.identity(*recipe, 0);
+    for (std::size_t cell = 0; cell < ready.question.recipes.size(); ++cell)
+      if (ready.question.recipes[cell]) keys.identity(ready.question.recipe_of(cell, 0), 0);
   }
   ready.folder = open_folder(path, ready.is_resumed, ready.question);
   make_data(data, ready.folder.path);
@@ -244,7 +246,7 @@ Exit run_here(SweepArguments arguments) {
   if (!ready.data.note.empty()) design.notes.push_back(ready.data.note);
   publish_sweep(
       study::sweep_table(
-          std::move(design), runner.records(repeats), question.metrics, question.margins(),
+          std::move(design), runner.records(repeats), question.metrics, question.rules(),
           question.repeats ? study::kConfidence : study::kConfidenceAfterPilot, runner.refusals()),
       std::move(json), path, arguments.wide);
   return ending_of_sweep(runner, question, "--resume tries them again");

@@ -79,8 +79,15 @@ struct Question {
 
   /// Returns the recipe of the first cell that has one. Throws UsageError if none has.
   const Recipe& first() const;
-  study::SweepMargins margins() const;
+  study::ComparisonRules rules() const;
+  /// Returns the recipe of a cell in a block but for the seed: with sweep.folds, each block has a
+  /// fold of its own. The cell has a recipe.
+  Recipe recipe_of(std::size_t cell, std::uint64_t repeat) const;
 };
+
+/// With sweep.folds, a sweep has as many repeats unless `arguments` say otherwise. Throws
+/// UsageError where it does not go with the rest.
+void choose_folds(SweepArguments& arguments, Question& question);
 
 /// Reads the study file that the first word of `recipe` names, if it names one: a path, or the name
 /// of a shipped study. Throws UsageError for a malformed file and for options that do not go with

@@ -396,8 +396,35 @@ const Recipe& Question::first() const {
                    "millrace train with the row's keys shows more");
 }
 
-study::SweepMargins Question::margins() const {
-  return {first().number("sweep.margin"), first().number("sweep.share_margin")};
+study::ComparisonRules Question::rules() const {
+  return {first().number("sweep.margin"), first().number("sweep.share_margin"),
+          static_cast<std::uint64_t>(first().integer("sweep.folds"))};
+}
+
+Recipe Question::recipe_of(std::size_t cell, std::uint64_t repeat) const {
+  Recipe recipe = recipes[cell].value();
+  if (const std::uint64_t folds = rules().folds; folds > 0 && !command)
+    recipe.set(fmt::format("data.fold={}/{}", repeat % folds + 1, folds));
+  return recipe;
+}
+
+void choose_folds(SweepArguments& arguments, Question& question) {
+  const std::uint64_t folds = question.rules().folds;
+  if (folds == 0) return;
+  if (folds == 1) throw UsageError("sweep.folds=1: there are at least 2 folds");
+  if (question.command)
+    throw UsageError("sweep.folds with --command: programs of others have no data.fold",
+                     "leave it out");
+  if (!question.repeats)
+    throw UsageError("sweep.folds with --repeats auto: the folds are the repeats",
+                     fmt::format("leave --repeats out, or give a multiple of {}", folds));
+  for (const auto& recipe : question.recipes)
+    if (recipe && !recipe->text("data.fold").empty())
+      throw UsageError("sweep.folds with data.fold: each repeat has a fold of its own",
+                       "leave one of them out");
+  if (arguments.repeats) return;
+  arguments.repeats = std::to_string(folds);
+  question.repeats = folds;
 }
 
 void take_study(SweepArguments& arguments) {

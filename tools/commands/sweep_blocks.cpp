@@ -151,7 +151,7 @@ Exit collect(const SweepArguments& given) {
   write_design(plan.path, arguments, question.ops);  // with the metric that was asked for
   publish_sweep(
       study::sweep_table(std::move(design), runner.records(blocks.repeats), question.metrics,
-                         question.margins(), study::kConfidence, runner.refusals()),
+                         question.rules(), study::kConfidence, runner.refusals()),
       std::move(json), plan.path, arguments.wide);
   return ending_of_sweep(runner, question, "a block whose folder is removed can be run again");
 }

@@ -77,8 +77,8 @@ SweepKeys::SweepKeys() : binary_(hash_of(program_files())) {}
 study::RunIdentity SweepKeys::identity(const Recipe& recipe, std::uint64_t seed) {
   Recipe plain = recipe;
   // The seed is a separate part of the identity, and the sweep's own keys do not change its runs.
-  for (const char* same :
-       {"seed=0", "sweep.margin=1", "sweep.share_margin=1", "sweep.most_repeats=5"})
+  for (const char* same : {"seed=0", "sweep.margin=1", "sweep.share_margin=1",
+                           "sweep.most_repeats=5", "sweep.folds=0"})
     plain.set(same);
   return {plain.to_toml(), binary_, fingerprints(recipe), seed, 0};
 }
@@ -116,7 +116,7 @@ void SweepIdentities::plan(std::uint64_t repeats) {
       one =
           question_.command
               ? CommandRuns(*question_.command, ".").identity(question_.design.cells[cell], repeat)
-              : keys_->identity(*recipe,
+              : keys_->identity(question_.recipe_of(cell, repeat),
                                 static_cast<std::uint64_t>(recipe->integer("seed")) + repeat);
       one.copy = copies_[one.key()]++;
       keys.back() = one.key();
@@ -293,9 +293,11 @@ std::vector<std::string> SweepRunner::command_of(const study::SweepRun& run,
       !record.overrides.empty() && !recipe::is_override(record.overrides.front());
   if (!question_.recipe_name.empty() && !own_recipe) command.push_back(question_.recipe_name);
   command.insert(command.end(), record.overrides.begin(), record.overrides.end());
+  const Recipe recipe = question_.recipe_of(run.cell, run.repeat);
+  if (question_.rules().folds > 0) command.push_back("data.fold=" + recipe.text("data.fold"));
   command.insert(command.end(),
-                 {"model.ops=" + question_.recipes[run.cell]->text("model.ops"),
-                  fmt::format("seed={}", record.seed), "--run", (runs() / record.name).string()});
+                 {"model.ops=" + recipe.text("model.ops"), fmt::format("seed={}", record.seed),
+                  "--run", (runs() / record.name).string()});
   return command;
 }
 

@@ -121,7 +121,7 @@ class Memory:
 
     def _take(self, main: WatchedLoader, workers: list[list[int]], allowed: float) -> None:
         """Takes a sample if it is expected to cost no more CPU seconds than allowed."""
-        pages = sum(map(_pages, ("self", *chain(*workers))))
+        pages = _pages("self") + sum(map(_pages, chain(*workers)))
         if 1e-9 * self._ns_per_page * pages > allowed:
             return
         begin = time.thread_time()
