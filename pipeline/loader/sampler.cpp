@@ -53,7 +53,8 @@ void check_weights(const SamplerOptions& sampler, std::uint64_t count, std::uint
   const std::vector<double>& weights = *sampler.weights;
   if (weights.size() != count)
     throw UsageError(
-        fmt::format("sampler.weights: {} weights for {} samples", weights.size(), count),
+        fmt::format("sampler.weights: {} weight{} for {} samples", weights.size(),
+                    weights.size() == 1 ? "" : "s", count),
         "give one for each sample that data.fold, data.subset and data.fraction leave, in order");
   for (std::size_t i = 0; i < weights.size(); ++i)
     if (!(weights[i] >= 0) || std::isinf(weights[i]))
@@ -182,9 +183,9 @@ void Sampler::make_columns() {
 /// clocks, with the weights as rates, brings in first is drawn first (Efraimidis and Spirakis,
 /// "Weighted random sampling with a reservoir", 2006).
 std::shared_ptr<const Sampler::List> Sampler::drawn(std::uint32_t epoch, std::uint64_t key) const {
-  const std::lock_guard lock(drawing_);
-  auto& [known, list] = drawn_[epoch % 2];
-  if (list != nullptr && known == epoch) return list;
+  Drawn& drawn = drawn_[epoch % 2];
+  const std::lock_guard lock(drawn.drawing);
+  if (drawn.list != nullptr && drawn.epoch == epoch) return drawn.list;
   const std::vector<double>& weights = *options_.sampler.weights;
   std::vector<std::pair<double, std::uint64_t>> times;
   for (std::uint64_t i = 0; i < count_; ++i) {
@@ -196,9 +197,9 @@ std::shared_ptr<const Sampler::List> Sampler::drawn(std::uint32_t epoch, std::ui
   std::partial_sort(times.begin(), times.begin() + samples, times.end());
   auto order = std::make_shared<List>();
   for (std::ptrdiff_t i = 0; i < samples; ++i) order->push_back(times[std::size_t(i)].second);
-  known = epoch;
-  list = std::move(order);
-  return list;
+  drawn.epoch = epoch;
+  drawn.list = std::move(order);
+  return drawn.list;
 }
 
 EpochOrder Sampler::order(std::uint32_t epoch) const { return EpochOrder(*this, epoch); }
@@ -229,7 +230,8 @@ std::uint64_t EpochOrder::another(Draw& draw) const {
   const std::uint64_t count = sampler_.count_;
   if (sampler_.options_.sampler.kind == Kind::shuffle)
     return draw.integer(static_cast<std::uint32_t>(count));
-  const std::uint64_t samples = epoch_samples(sampler_.options_, count);
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  const std::uint64_t samples = std::min(epoch_samples(sampler_.options_, count), kMost);
   return (*this)(draw.integer(static_cast<std::uint32_t>(samples)));
 }
 

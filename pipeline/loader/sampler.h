@@ -63,9 +63,14 @@ class MILLRACE_PRIVATE_API Sampler {
   std::vector<Column> columns_;
   // Samples of class c, which has some, are members_[starts_[c]] to members_[starts_[c + 1] - 1].
   List members_, starts_;
-  mutable std::mutex drawing_;
-  /// Epochs without replacement: the last two, as batches of two are made at the same time.
-  mutable std::pair<std::uint32_t, std::shared_ptr<const List>> drawn_[2];
+  /// An epoch without replacement. Batches of two epochs are made at the same time, so each has a
+  /// lock of its own: those of the one are not held up while the other is drawn.
+  struct Drawn {
+    std::mutex drawing;
+    std::uint32_t epoch = 0;
+    std::shared_ptr<const List> list;  ///< null: not drawn yet
+  };
+  mutable Drawn drawn_[2];  ///< by epoch modulo 2
 };
 
 /// Maps a position in an epoch to a sample's index.
