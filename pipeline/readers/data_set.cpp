@@ -56,15 +56,20 @@ bool is_class_name(std::string_view name) {
 std::vector<std::string> read_class_names(const std::string& path) {
   std::vector<std::string> names;
   if (!base::exists(path) || base::is_folder(path)) return names;
-  read_lines(path, [&](const std::string& line, std::uint64_t) {
+  read_lines({}, path, [&](const std::string& line, std::uint64_t) {
     if (!line.empty()) names.push_back(line);
   });
   return names;
 }
 
-void read_lines(const std::string& path,
+void read_lines(const std::string& key, const std::string& path,
                 const std::function<void(const std::string&, std::uint64_t)>& visit) {
-  base::open_regular(path);  // rejects files that could block
+  try {
+    base::open_regular(path);  // rejects files that could block
+  } catch (const DataError& error) {
+    if (key.empty()) throw;
+    throw DataError(key + "=" + error.what(), "name a text file that can be read");
+  }
   std::ifstream file(path);
   std::string line;
   for (std::uint64_t number = 1; base::read_line(file, line, path); ++number) {

@@ -55,9 +55,11 @@ MILLRACE_PRIVATE_API bool is_class_name(std::string_view name);
 /// Returns the lines of a text file of names, or nothing if it does not exist.
 MILLRACE_PRIVATE_API std::vector<std::string> read_class_names(const std::string& path);
 /// Calls `visit` with each line of a text file, without its end, and the line's number from 1 on.
-/// Throws DataError if it cannot be read, is no regular file, or has a line of more than 16 MiB.
+/// `key`: the recipe key that names the file, for messages; empty: none. Throws DataError if it
+/// cannot be read, is no regular file, or has a line of more than 16 MiB.
 MILLRACE_PRIVATE_API void read_lines(
-    const std::string& path, const std::function<void(const std::string&, std::uint64_t)>& visit);
+    const std::string& key, const std::string& path,
+    const std::function<void(const std::string&, std::uint64_t)>& visit);
 
 }  // namespace millrace::pipeline
 

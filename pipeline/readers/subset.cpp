@@ -86,7 +86,7 @@ std::vector<std::uint64_t> fraction_of(const Reader& reader, const std::vector<s
 /// Reads a file of one index per line.
 std::vector<std::uint64_t> read_list(const std::string& file, std::uint64_t count) {
   std::vector<bool> listed(count);
-  read_lines(file, [&](const std::string& line, std::uint64_t number) {
+  read_lines("data.subset", file, [&](const std::string& line, std::uint64_t number) {
     const auto refuse = [&](const std::string& why) {
       throw UsageError(fmt::format("data.subset={}: line {}: {}", file, number, why),
                        fmt::format("each line is an index from 0 to {}, once", count - 1));

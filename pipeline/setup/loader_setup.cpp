@@ -23,7 +23,7 @@ namespace {
 /// Reads a file of one number per line.
 std::shared_ptr<const std::vector<double>> read_weights(const std::string& file) {
   auto weights = std::make_shared<std::vector<double>>();
-  read_lines(file, [&](const std::string& line, std::uint64_t number) {
+  read_lines("sampler.weights", file, [&](const std::string& line, std::uint64_t number) {
     double weight = 0;
     const char* end = line.data() + line.size();
     const auto [stop, status] = std::from_chars(line.data(), end, weight);

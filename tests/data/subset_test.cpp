@@ -142,7 +142,7 @@ TEST_F(SubsetList, IsRefusedByItsLine) {
   expect_refusal(listing(""), "no sample of memory is left");
   DataOptions missing;
   missing.listed = folder_.path("none");
-  expect_refusal(missing, "none");
+  expect_refusal(missing, "data.subset=" + missing.listed);
   ASSERT_EQ(mkfifo(folder_.path("pipe").c_str(), 0600), 0);
   missing.listed = folder_.path("pipe");
   expect_refusal(missing, "pipe");
