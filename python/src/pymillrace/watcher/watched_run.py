@@ -46,7 +46,7 @@ class Epoch:
 
 @dataclass
 class Summary:
-    """What is shown of a summary. Texts are printable."""
+    """The part of a summary that is shown. Texts are printable."""
     loader: str
     state: str
     ended: bool
@@ -123,12 +123,7 @@ class WatchedRun:
 
     def _read_rows(self) -> NotARecord | None:
         """Adds the rows that steps.csv has gained. Returns why it cannot be read."""
-        try:
-            is_another, lines = self._rows.read()
-        except NotARecord as error:
-            return error
-        except OSError:  # no row was written yet
-            return None
+        fault, is_another, lines = _gained(self._rows)
         if is_another:
             self._history, self._latest = History(), (0, 0)
         for line in lines:
@@ -143,16 +138,11 @@ class WatchedRun:
                     0 <= images <= MOST_IMAGES and all(0 <= one <= MOST_STEPS for one in latest)):
                 self._history.add(point)
                 self._latest = latest
-        return None
+        return fault
 
     def _read_epochs(self) -> NotARecord | None:
         """Takes the lines that metrics.jsonl has gained. Returns why it cannot be read."""
-        try:
-            is_another, lines = self._epochs.read()
-        except NotARecord as error:
-            return error
-        except OSError:
-            return None
+        fault, is_another, lines = _gained(self._epochs)
         if is_another:
             self._epoch_end, self._length = 0, None
         for line in lines:
@@ -165,7 +155,7 @@ class WatchedRun:
                 self._epoch_end = end
             if type(steps) is int and 0 < steps <= MOST_STEPS and whole is True:
                 self._length = steps
-        return None
+        return fault
 
     def _age_s(self, name: str) -> float:
         """Returns the seconds since a file was written; 0 if there is none."""
@@ -235,6 +225,16 @@ class WatchedRun:
         if length is None and main is not None and main["samples"] and main["batch"] and rank_count == 0:
             length = main["samples"].whole(0, MOST_STEPS) // max(1, main["batch"].whole(0, MOST_BATCH)) or None
         return Epoch(self._latest[0], max(0, self._latest[1] - self._epoch_end), length, self._length is None)
+
+
+def _gained(tail: Tail) -> tuple[NotARecord | None, bool, list[str]]:
+    """Returns why a table cannot be read, else whether it is another one than before, and the lines that it gained."""
+    try:
+        return None, *tail.read()
+    except NotARecord as error:
+        return error, False, []
+    except OSError:  # nothing was written yet
+        return None, False, []
 
 
 def _is_long(setup: Setup) -> bool:
