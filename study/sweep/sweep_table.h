@@ -37,7 +37,7 @@ bool is_share(const std::string& name);
 
 // Results of a sweep: one row per combination, compared with a reference row.
 
-/// What comparisons go by. Differences within the margins count as none.
+/// Rules of a comparison. Differences within the margins count as none.
 struct ComparisonRules {
   double ratio = 0.03;      ///< margin of ratios
   double share = 0.005;     ///< margin of accuracies and other shares: half a percentage point

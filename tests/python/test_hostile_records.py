@@ -331,7 +331,7 @@ def test_text_is_printed_as_the_programs_reports_do(tmp_path, capsys, place):
 
 
 def test_escapes_are_those_of_the_program():
-    """Of every character, and of each byte that is no UTF-8."""
+    """Tries every character, and each byte that is not UTF-8."""
     characters = "".join(map(chr, [*range(0xd800), *range(0xe000, 0x110000)]))
     assert printable(characters) == _core.printable(characters.encode())
     odd = bytes(range(0x80, 0x100))

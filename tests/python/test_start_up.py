@@ -1,4 +1,4 @@
-"""What watch, what-if and compare load: neither the data pipeline nor more modules than they use."""
+"""Tests that watch, what-if and compare load neither the data pipeline nor more modules than they use."""
 import json
 import os
 import pathlib

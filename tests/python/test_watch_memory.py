@@ -28,7 +28,7 @@ def often(monkeypatch):
 
 @pytest.fixture
 def lines(monkeypatch):
-    """What is written on stderr while a loop runs."""
+    """The lines that are written to stderr while a loop runs."""
     written = []
     monkeypatch.setattr(Session, "writes_lines", True)
     monkeypatch.setattr(memory, "write_at_once", written.append)

@@ -40,7 +40,7 @@ mount --bind "$here" "$root$here"
 mount --rbind /proc "$root/proc"
 mount --rbind /dev "$root/dev"
 cp "$script" "$root/tmp/script.py"
-# What the interpreter itself needs, and nothing of what the wheel must bring.
+# The libraries that the interpreter itself needs, and none that the wheel must bring.
 for file in "$base"/bin/python3.* "$base"/lib/python3.*/lib-dynload/*.so "$base"/lib/libpython3*.so*; do
   { ldd "$file" 2>/dev/null || true; } | awk '$3 ~ /^\// { print $3 }'
 done | sort -u | grep -vE 'lib(tbb|jpeg|png|tiff|webp|fmt|xxhash|tomlplusplus|sqlite3|re2|crypto|ssl|deflate|jbig|Lerc|zstd)' \

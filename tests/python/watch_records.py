@@ -23,7 +23,7 @@ def summary_of(complete, **more):
 
 
 def replay_of():
-    """What predictions of a run under way are made of: fetching takes three times the update."""
+    """The replay of a run under way, in which fetching takes three times the update."""
     return {"workers": 1, "prefetch": 2, "batch": 32, "cores": 4, "fetch": [[0.03, 0.0]] * 8, "send": DEMAND,
             "receive": DEMAND, "hand": DEMAND, "update": [0.01, 0.0, 1], "images_per_s": 1000.0,
             "blocked_in_dataset": 0.0, "batch_bytes": 1000, "collate_cpu": 0.001}

@@ -1,4 +1,4 @@
-"""What a data set's loader would be in millrace: its transforms as overrides of a recipe, and some of its files.
+"""The counterpart of a loader in millrace: its transforms as overrides of a recipe, and some of its files.
 
 It is recorded while a loop is watched; replacement.py predicts from it.
 """

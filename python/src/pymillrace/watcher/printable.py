@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 
-# What a terminal acts on, as base/text.cpp lists it, and surrogates, which stand for what is no UTF-8.
+# Characters that a terminal acts on, as in base/text.cpp, and surrogates, which stand for bytes that are not UTF-8.
 _OBEYED = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NAMED = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
