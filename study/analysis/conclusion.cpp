@@ -13,6 +13,7 @@ namespace millrace::study {
 namespace {
 
 constexpr double kEnough = 0.95;  ///< of the best rate, for the fewest workers
+constexpr double kMaxFit = 2;     ///< by which factor demands are scaled at most, either way
 
 ReplayInput with_demand(ReplayInput in, double factor) {
   in.sample_s *= factor;
@@ -21,25 +22,56 @@ ReplayInput with_demand(ReplayInput in, double factor) {
   return in;
 }
 
+/// Returns by what all demands of loading have to be scaled for the replay to give the measured
+/// rate. Returns 1 where the rate says nothing about them: if other programs took part of the
+/// machine, or if it changes by less than half of what the demands do.
+double demand_fit(const ProfileFacts& facts) {
+  if (!(facts.images_per_s > 0) || facts.others > kMaxOthers) return 1;
+  const auto rate = [&](double factor) {
+    return replay(with_demand(facts.input, factor)).images_per_s;
+  };
+  constexpr double kStep = 1.1;
+  if (!(rate(1 / kStep) >= kStep * rate(kStep))) return 1;
+  double low = 1 / kMaxFit;
+  double high = kMaxFit;
+  for (int i = 0; i < 20; ++i) {
+    const double middle = std::sqrt(low * high);
+    (rate(middle) > facts.images_per_s ? low : high) = middle;
+  }
+  return std::sqrt(low * high);
+}
+
+/// Returns the facts with demands of loading that explain the measured rate.
+ProfileFacts fitted(ProfileFacts facts, double fit) {
+  facts.input = with_demand(std::move(facts.input), fit);
+  for (double* const stage : {&facts.demand.read_s, &facts.demand.decode_s, &facts.demand.augment_s,
+                              &facts.demand.machinery_s})
+    *stage *= fit;
+  for (ProfileFacts::Tried& one : facts.changes) one.input = with_demand(std::move(one.input), fit);
+  return facts;
+}
+
 /// Returns the relative half width of intervals that does not come from the demands.
 double model_error(const ProfileFacts& facts, const ReplayOutput& replayed) {
   if (!(facts.images_per_s > 0) || !(replayed.images_per_s > 0)) return kModelError;
   return std::hypot(kModelError, std::log(replayed.images_per_s / facts.images_per_s));
 }
 
-std::vector<Outcome> outcomes_of(const ProfileFacts& facts, const ReplayOutput& replayed) {
-  const double factors[] = {1 / (1 + facts.demand_error), 1 + facts.demand_error};
+/// `probed` scales the facts' demands back to what the probes had measured.
+std::vector<Outcome> outcomes_of(const ProfileFacts& facts, double probed,
+                                 const ReplayOutput& replayed) {
+  const double factors[] = {std::min(1.0, probed) / (1 + facts.demand_error),
+                            std::max(1.0, probed) * (1 + facts.demand_error)};
   double bases[2] = {};
   for (std::size_t i = 0; i < 2; ++i)
-    bases[i] = facts.demand_error > 0 ? replay(with_demand(facts.input, factors[i])).images_per_s
-                                      : replayed.images_per_s;
+    bases[i] = replay(with_demand(facts.input, factors[i])).images_per_s;
   const double widened = 1 + model_error(facts, replayed);
   std::vector<Outcome> all;
   for (const ProfileFacts::Tried& one : facts.changes) {
     const double ratio = replay(one.input).images_per_s / replayed.images_per_s;
     double low = ratio;
     double high = ratio;
-    for (std::size_t i = 0; i < 2 && facts.demand_error > 0; ++i) {
+    for (std::size_t i = 0; i < 2; ++i) {
       const double with = replay(with_demand(one.input, factors[i])).images_per_s / bases[i];
       low = std::min(low, with);
       high = std::max(high, with);
@@ -158,11 +190,14 @@ WorkerRows Conclusion::enough_workers(int configured) const {
   return rows;
 }
 
-Conclusion conclude(const ProfileFacts& facts) {
+Conclusion conclude(const ProfileFacts& measured) {
   Conclusion all;
+  all.demand_fit = demand_fit(measured);
+  const ProfileFacts facts = fitted(measured, all.demand_fit);
+  all.demand = facts.demand;
   all.replayed = replay(facts.input);
   all.ceilings = ceilings(facts.input, facts.demand);
-  all.outcomes = outcomes_of(facts, all.replayed);
+  all.outcomes = outcomes_of(facts, 1 / all.demand_fit, all.replayed);
   name_bound(facts, all);
   return all;
 }

@@ -42,7 +42,9 @@ struct WorkerRows {
 };
 
 struct Conclusion {
-  ReplayOutput replayed;  ///< of the run as configured
+  double demand_fit = 1;  ///< what the demands of loading are scaled by to explain the rate
+  StageDemand demand;     ///< of the loader, scaled
+  ReplayOutput replayed;  ///< of the run as configured, with these demands
   std::vector<Ceiling> ceilings;
   /// A resource as in LowestCeiling, "between X and Y", or "other programs".
   std::string bound;
@@ -62,9 +64,11 @@ struct Conclusion {
 /// the bound is between two. Where other programs took more than kMaxOthers of the machine and the
 /// waits do not fit the ceilings, or the waits themselves name them, they are the bound.
 ///
-/// An interval holds the ratios of replays with all demands of loading at either end of their own
-/// interval, widened by kModelError and by how far the replay of the baseline is from its
-/// measurement.
+/// The demands of loading are scaled so that the replay of the baseline gives its measured rate, at
+/// most by 2, if that rate depends on them and other programs took at most kMaxOthers. An interval
+/// holds the ratios of replays with all demands at either end of their own interval, the unscaled
+/// ones included, widened by kModelError and by how far the replay of the baseline still is from
+/// its measurement.
 Conclusion conclude(const ProfileFacts& facts);
 
 }  // namespace millrace::study

@@ -395,10 +395,15 @@ class Profile {
     facts.run_verdict = study::text_at(report_.summary, {"verdict"});
     report_.recipe = recipe_.name();
     report_.simulated = simulated_;
-    report_.stages = facts.demand;
     report_.workers = facts.input.workers;
     report_.prefetch = facts.input.prefetch;
     report_.conclusion = study::conclude(facts);
+    const double fit = report_.conclusion.demand_fit;
+    if (std::abs(fit - 1) >= kNotedFit)
+      report_.remarks.push_back(
+          fmt::format("the measured rate is explained by {:.2f} times the demands of loading that "
+                      "the probes measured, which the predictions use",
+                      fit));
     report_.crowding_stage = model_->crowding_stage();
     report_.crowding_update = model_->crowding_update();
     report_.wake_s = model_->wake_s();
@@ -496,6 +501,7 @@ class Profile {
 
   static constexpr double kProbeSeconds = 0.3;
   static constexpr int kRounds = 5;
+  static constexpr double kNotedFit = 0.05;  ///< how far from 1 a scaling of demands is noted
   static constexpr std::size_t kBaselines = 3;
   /// More steps do not improve a prediction.
   static constexpr std::uint64_t kMaxSteps = 400;

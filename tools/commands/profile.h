@@ -143,7 +143,6 @@ struct ProfileReport {
   nlohmann::ordered_json summary;  ///< summary of the baseline's first run
   double baseline = 0;             ///< images/s of the median of these runs
 
-  study::StageDemand stages;
   double crowding_stage = 1, crowding_update = 1, wake_s = 0, take_s = 0, spread = 0;
   study::Conclusion conclusion;                 ///< outcomes are ratios to the baseline
   study::VerificationOrder order;               ///< what --verify runs: indices of outcomes

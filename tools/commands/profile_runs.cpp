@@ -235,12 +235,13 @@ Json order_json(const ProfileReport& report) {
 }
 
 Json model_json(const ProfileReport& report) {
-  const study::StageDemand& s = report.stages;
+  const study::StageDemand& s = report.conclusion.demand;
   return {{"cpu_s_per_image",
            {{"read", s.read_s},
             {"decode", s.decode_s},
             {"augment", s.augment_s},
             {"machinery", s.machinery_s}}},
+          {"demand_fit", report.conclusion.demand_fit},
           {"crowding_stage", report.crowding_stage},
           {"crowding_update", report.crowding_update},
           {"wake_s", report.wake_s},
@@ -257,7 +258,7 @@ Json model_json(const ProfileReport& report) {
 
 std::string stage_table(const ProfileReport& report) {
   std::vector<std::vector<std::string>> rows{{"loading a sample", "CPU µs", "share"}};
-  const study::StageDemand& s = report.stages;
+  const study::StageDemand& s = report.conclusion.demand;
   const std::pair<const char*, double> stages[] = {{"read", s.read_s},
                                                    {"decode", s.decode_s},
                                                    {"augment", s.augment_s},
