@@ -111,8 +111,10 @@ std::vector<Param> early_stopping_keys() {
 
 std::vector<Param> record_keys() {
   return {
+      Param::boolean("train.checkpoints", true,
+                     "write checkpoints; a run without any cannot be resumed or evaluated later"),
       Param::integer("train.checkpoint_every", 0, 0, kMax,
-                     "steps between checkpoints; 0: one at the end of every epoch")
+                     "steps between checkpoints, besides one after every epoch; 0: no others")
           .in("steps"),
       Param::integer("train.checkpoint_keep", 2, 1, kMax,
                      "number of newest checkpoints to keep, besides the best"),

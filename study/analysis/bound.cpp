@@ -327,10 +327,7 @@ std::string threads_text(const BoundFigures& figures) {
                      base::counted(figures.cores, "core"));
 }
 
-}  // namespace
-
-BoundVerdict classify(const BoundFigures& figures) {
-  if (figures.steps && *figures.steps < kStepsForVerdict) return too_short(figures);
+BoundVerdict classify_steps(const BoundFigures& figures) {
   BoundVerdict verdict;
   const bool disturbed = figures.others && *figures.others > kMaxOthers;
   const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);
@@ -386,6 +383,25 @@ BoundVerdict classify(const BoundFigures& figures) {
   } else {
     verdict.sentence += "; batches are too small, or the run is too short";
   }
+  return verdict;
+}
+
+/// Returns what checkpoints take beside the steps, which load while the trainer waits for them.
+std::string checkpoints_text(const BoundFigures& figures) {
+  const double steps = std::accumulate(figures.load.begin(), figures.load.end(), figures.update_s);
+  const double share = figures.checkpoint_s / std::max(steps + figures.checkpoint_s, 1e-12);
+  if (share < kNotedCheckpoints) return "";
+  return fmt::format(
+      "; checkpoints take {} of the time of steps and checkpoints (train.checkpoints)",
+      base::percent(share));
+}
+
+}  // namespace
+
+BoundVerdict classify(const BoundFigures& figures) {
+  if (figures.steps && *figures.steps < kStepsForVerdict) return too_short(figures);
+  BoundVerdict verdict = classify_steps(figures);
+  verdict.sentence += checkpoints_text(figures);
   return verdict;
 }
 

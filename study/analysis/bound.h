@@ -94,6 +94,9 @@ inline constexpr std::uint64_t kStepsForVerdict = 20;
 inline constexpr double kMaxOthers = 0.1;
 /// 90th percentile of updates over their median from which their time varies.
 inline constexpr double kVaries = 2;
+/// Share of checkpoints in their and the steps' time from which a verdict names them. Loading goes
+/// on meanwhile, so that a loader that is too slow may keep no step waiting.
+inline constexpr double kNotedCheckpoints = 0.1;
 
 /// Figures of a run or an epoch, without its first wait. All times are in seconds.
 struct BoundFigures {
@@ -107,6 +110,7 @@ struct BoundFigures {
   int update_threads = 1;                   ///< CPU threads of an update, the trainer's included
   std::optional<double> others = {};        ///< share of the machine that other programs took, 0..1
   double update_spread = 1;                 ///< 90th percentile of updates over their median
+  double checkpoint_s = 0;                  ///< the trainer waited for checkpoints
   // Totals of the workers, for these images:
   double read_s = 0;  ///< wall time of the stages; on the I/O threads if the run has any
   double decode_s = 0;

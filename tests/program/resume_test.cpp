@@ -341,6 +341,22 @@ TEST_F(Resume, EarlyStoppingEndsAtTheSameEpoch) {
                       {"train.early_stopping.min_delta"}));
 }
 
+TEST_F(Resume, WithoutCheckpointsARunIsTheSameAndLeavesNone) {
+  ASSERT_TRUE(succeeded(run(eventful("with", {"debug.checkpoint_ms=40"}))));
+  ASSERT_TRUE(
+      succeeded(run(eventful("without", {"debug.checkpoint_ms=40", "train.checkpoints=false"}))));
+  expect_same("with", "without");
+  EXPECT_TRUE(fs::exists(in("with") / "checkpoints"));
+  EXPECT_FALSE(fs::exists(in("without") / "checkpoints"));
+  EXPECT_LT(summary("without")["spans"]["checkpoint"].get<double>(), 0.02);
+  const auto says = [&](const char* name) {
+    return summary(name)["verdict"].get<std::string>().find("; checkpoints take ");
+  };
+  EXPECT_NE(says("with"), std::string::npos) << summary("with")["verdict"];
+  EXPECT_EQ(says("without"), std::string::npos);
+  EXPECT_TRUE(refused(run({"eval", in("without").string()}), 3, {"holds no checkpoint"}));
+}
+
 TEST_F(Resume, TheBestAndTheNewestCheckpointsStay) {
   ASSERT_TRUE(succeeded(run(eventful("run", {"train.checkpoint_keep=1"}))));
   std::size_t folders = 0;

@@ -55,6 +55,18 @@ TEST(Bound, LittleLoadIsTheDevice) {
   EXPECT_EQ(classify(figures({{Part::decode, 1.01}})).bound, Bottleneck::decode);
 }
 
+TEST(Bound, CheckpointsBesideTheStepsAreNamed) {
+  BoundFigures one = figures({{Part::decode, 0.2}});
+  one.checkpoint_s = 1;
+  EXPECT_EQ(classify(one).sentence,
+            "device-bound: load is 2.0% of the step; 1.8 workers needed, you have 2");
+  one.checkpoint_s = 15;
+  EXPECT_EQ(classify(one).bound, Bottleneck::device) << "of a step";
+  EXPECT_EQ(classify(one).sentence,
+            "device-bound: load is 2.0% of the step; 1.8 workers needed, you have 2; checkpoints "
+            "take 60% of the time of steps and checkpoints (train.checkpoints)");
+}
+
 TEST(Bound, WithoutWorkersLoadAndUpdateTakeTurns) {
   BoundFigures one = figures({{Part::decode, 3}, {Part::augment, 1}});
   one.workers = 0;

@@ -485,7 +485,7 @@ class TrainCommand {
       throw Error(Exit::interrupted,
                   fmt::format("interrupted after step {}: the records so far are in {}",
                               result.steps, directory_->path().string()),
-                  has_model() && result.steps > 0
+                  has_model() && recipe_.boolean("train.checkpoints") && result.steps > 0
                       ? fmt::format("continue with: millrace train --resume --run {}",
                                     directory_->path().string())
                       : "");

@@ -113,7 +113,9 @@ RunFigures ChildRuns::run(const std::string& name, const std::vector<std::string
   child.insert(child.end(), overrides.begin(), overrides.end());
   child.insert(child.end(), {fmt::format("train.steps={}", length.warm_up + length.steps),
                              "train.epochs=1000000", "eval.every=0",
-                             "train.early_stopping.metric=off", "--run", folder.string()});
+                             // Loading would go on while the trainer waits for a checkpoint.
+                             "train.checkpoints=false", "train.early_stopping.metric=off", "--run",
+                             folder.string()});
   fs::create_directories(folder_);
   fs::path log = folder;
   log += ".log";

@@ -183,7 +183,7 @@ void Recorder::close() {
 
 void Recorder::checkpoint(const train::Position& position, const measure::StepRecord& open,
                           bool best) {
-  if (strategy_.parameter_count() == 0) return;
+  if (strategy_.parameter_count() == 0 || !recipe_.boolean("train.checkpoints")) return;
   writer_.wait();  // its copy is the memory for the next one
   const auto delay =
       std::chrono::duration<double, std::milli>(recipe_.number("debug.checkpoint_ms"));

@@ -398,6 +398,7 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   figures.update_threads = is_on_cpu(facts.recipe) ? facts.threads : 1;
   figures.others = facts.others;
   figures.update_spread = facts.updates.spread();
+  figures.checkpoint_s = seconds.each[static_cast<std::size_t>(measure::Span::checkpoint)];
   add_loading(s, facts, study::classify(figures));
   return s;
 }
