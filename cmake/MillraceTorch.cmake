@@ -122,11 +122,12 @@ endforeach()
 
 # --- CUDA: the module needs the runtime's headers, in the version that LibTorch was built with
 set(MILLRACE_CUDA_BUILT OFF)
-set(torch_cuda_lacks)
+set(torch_cuda_lacks "it was configured with MILLRACE_CUDA=OFF")
 if(NOT MILLRACE_CUDA STREQUAL "OFF")
   string(REGEX MATCH "libcudart\\.so\\.([0-9]+)" torch_cudart "${torch_dynamic}")
   set(torch_cuda_major ${CMAKE_MATCH_1})
   find_package(CUDAToolkit QUIET)
+  set(torch_cuda_lacks)
   if(NOT EXISTS ${MILLRACE_TORCH_ROOT}/lib/libtorch_cuda.so
       OR NOT EXISTS ${MILLRACE_TORCH_ROOT}/include/c10/cuda/CUDACachingAllocator.h)
     set(torch_cuda_lacks "this LibTorch is for the CPU alone")
@@ -152,11 +153,11 @@ if(MILLRACE_CUDA_BUILT)
     LINKER:--push-state,--no-as-needed
     ${MILLRACE_TORCH_ROOT}/lib/libtorch_cuda.so ${MILLRACE_TORCH_ROOT}/lib/libc10_cuda.so
     LINKER:--pop-state)
-  set(torch_cuda_says "yes, with CUDA ${CUDAToolkit_VERSION}")
-elseif(torch_cuda_lacks)
-  set(torch_cuda_says "no: ${torch_cuda_lacks}")
+  set(torch_cuda_says "has a CUDA module, for CUDA ${CUDAToolkit_VERSION}")
 else()
-  set(torch_cuda_says "no (MILLRACE_CUDA=OFF)")
+  # The program says the same where the module is missing.
+  set(MILLRACE_WHY_NO_CUDA "has no CUDA module: ${torch_cuda_lacks}")
+  set(torch_cuda_says "${MILLRACE_WHY_NO_CUDA}")
 endif()
 message(STATUS "LibTorch ${MILLRACE_TORCH_VERSION} in ${MILLRACE_TORCH_ROOT}; "
-  "CUDA module: ${torch_cuda_says}")
+  "this build ${torch_cuda_says}")

@@ -115,7 +115,13 @@ std::vector<std::string> missing_libraries(const std::string& module) {
 }
 
 std::string why_not_loaded(const std::string& module, const std::string& loader) {
-  if (!std::filesystem::exists(module)) return "this build has none: nvcc was not found";
+  if (!std::filesystem::exists(module)) {
+#ifdef MILLRACE_WHY_NO_CUDA
+    return "this build " MILLRACE_WHY_NO_CUDA;
+#else
+    return module + " is missing: bash tools/quickstart builds it";
+#endif
+  }
   const std::vector<std::string> missing = missing_libraries(module);
   if (missing.empty()) return loader;
   std::vector<std::string> named;

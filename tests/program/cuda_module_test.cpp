@@ -50,6 +50,24 @@ TEST_F(CudaModule, EveryMissingLibraryIsNamedWithItsPackage) {
   EXPECT_NE(text.out.find("training on CUDA:  fails: " + reason), std::string::npos) << text.out;
 }
 
+TEST_F(CudaModule, WhereThereIsNoneTrainAndDoctorSayWhatConfigureSaid) {
+  MILLRACE_NEEDS_TORCH();
+  RunOptions options;
+  options.program = program_with_a_broken_module();
+  const fs::path module = in("copy") / "lib/libmillrace_cuda.so";
+  fs::remove(module);
+  const std::string why = MILLRACE_NO_CUDA_MODULE;
+  const std::string reason =
+      "the CUDA module cannot be loaded: " +
+      (why.empty() ? module.string() + " is missing: bash tools/quickstart builds it"
+                   : "this build " + why);
+  EXPECT_TRUE(refused(run({"train", "mnist-lenet", "data.path=" + data(), "train.device=cuda",
+                           "--run", in("run").string()},
+                          options),
+                      4, {"train.device=cuda: " + reason}));
+  EXPECT_EQ(parse_json(run({"doctor", "--json"}, options).out)["cuda"]["training_fails"], reason);
+}
+
 TEST_F(CudaModule, LibrariesHaveTheirOwnPackages) {
   using train::package_of_library;
   EXPECT_EQ(package_of_library("libcusparse.so.12"), "nvidia-cusparse");
