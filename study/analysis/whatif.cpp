@@ -357,7 +357,10 @@ Verification::Verification(const VerificationOrder& order, const Run& run, bool 
   if (!order.empty()) changes_ = order.front();
   if (!changes_.empty()) ratios_.resize(*std::max_element(changes_.begin(), changes_.end()) + 1);
   all_.resize(ratios_.size());
-  for (const auto& block : order) {
+  settled_.resize(ratios_.size());
+  for (auto block : order) {
+    std::erase_if(block, [this](std::size_t change) { return is_settled(change); });
+    if (block.empty()) continue;
     TimedRun before = run_valid({}, run);
     for (const std::size_t change : block) {
       const TimedRun changed = run_valid(change, run);
@@ -376,6 +379,14 @@ Verification::Verification(const VerificationOrder& order, const Run& run, bool 
   }
 }
 
+bool Verification::is_settled(std::size_t change) {
+  const auto known = interval(change);
+  const bool settled = known && ratios_[change].size() == all_[change].size() &&
+                       known->second <= kSettled * known->first;
+  settled_[change] += settled;
+  return settled;
+}
+
 TimedRun Verification::run_valid(std::optional<std::size_t> change, const Run& run) {
   for (int left = kTries - 1;; --left) {
     runs_.push_back(run(change));
@@ -392,7 +403,7 @@ int Verification::void_runs() const {
 
 std::optional<double> Verification::ratio(std::size_t change) const {
   const std::vector<double>& valid = ratios_.at(change);
-  if (2 * valid.size() <= blocks_) return std::nullopt;
+  if (2 * valid.size() <= blocks_ - settled_[change]) return std::nullopt;
   return middle_of(valid);
 }
 

@@ -169,6 +169,10 @@ std::optional<ReplayInput> recorded_input(const nlohmann::ordered_json& summary,
 /// Times that a void run is tried in all, while repeats are left.
 inline constexpr int kTries = 3;
 
+/// A change needs no further block once its valid ratios have a 90% interval whose ends differ by
+/// at most this factor.
+inline constexpr double kSettled = 1.02;
+
 /// One timed run of the baseline or of a change.
 struct TimedRun {
   std::optional<std::size_t> change;  ///< index of the change; nothing: the baseline
@@ -192,11 +196,11 @@ std::size_t planned_runs(const VerificationOrder& order);
 /// Runs, in order, and the ratios that the valid ones give.
 class Verification {
  public:
-  /// Runs each block: baseline, change, baseline, change, ..., baseline. Repeats a void run at
-  /// once, up to kTries times; in all, half as many repeats as planned runs. Ends after the first
-  /// block if all of its runs are void. `run` runs a change or the baseline and returns what it
-  /// measured. With `accept_noise`, void runs count as any other: nothing is repeated, and nothing
-  /// ends early.
+  /// Runs each block: baseline, change, baseline, change, ..., baseline. Leaves out changes that
+  /// are settled (kSettled). Repeats a void run at once, up to kTries times; in all, half as many
+  /// repeats as planned runs. Ends after the first block if all of its runs are void. `run` runs a
+  /// change or the baseline and returns what it measured. With `accept_noise`, void runs count as
+  /// any other: nothing is repeated, and nothing ends early.
   Verification(const VerificationOrder& order,
                const std::function<TimedRun(std::optional<std::size_t>)>& run,
                bool accept_noise = false);
@@ -205,7 +209,8 @@ class Verification {
   int void_runs() const;
 
   /// Returns the median over the blocks of a change's images/s over the mean of the baselines
-  /// before and after it. Nothing if all three runs were valid in no more than half of the blocks.
+  /// before and after it. Nothing if all three runs were valid in no more than half of the blocks
+  /// in which it was planned and not settled.
   std::optional<double> ratio(std::size_t change) const;
   /// Returns the same median over all blocks that were run, void runs included; nothing if there is
   /// none.
@@ -228,6 +233,8 @@ class Verification {
  private:
   using Run = std::function<TimedRun(std::optional<std::size_t>)>;
   TimedRun run_valid(std::optional<std::size_t> change, const Run& run);
+  /// Returns whether the change needs no further block, and counts the block that it is spared.
+  bool is_settled(std::size_t change);
   bool disturbs(const TimedRun& run) const { return !accept_noise_ && run.is_void(); }
 
   bool accept_noise_;
@@ -238,6 +245,7 @@ class Verification {
   std::vector<std::size_t> changes_;
   std::vector<std::vector<double>> ratios_;  ///< by change, of valid blocks
   std::vector<std::vector<double>> all_;     ///< by change, of all blocks
+  std::vector<std::size_t> settled_;  ///< by change: blocks without it, because it was settled
 };
 
 }  // namespace millrace::study

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -52,6 +53,22 @@ TEST(Verification, EveryChangeRunsBetweenTwoBaselines) {
   EXPECT_EQ(verified.baseline(), 100);
   for (const std::size_t change : kThree)
     EXPECT_DOUBLE_EQ(verified.ratio(change).value(), static_cast<double>(change + 2));
+}
+
+TEST(Verification, AChangeThatIsSettledNeedsNoFurtherBlock) {
+  std::array<int, 3> calls{};
+  const Verification verified(verification_order(kThree, 5, 1), [&](Index change) {
+    TimedRun run = quiet(change);
+    if (!change) return run;
+    const int call = calls[*change]++;
+    if (*change == 1) run.images_per_s *= call % 2 == 0 ? 1 : 1.1;
+    if (*change == 2 && call == 0) run.images_per_s *= 1.1;
+    return run;
+  });
+  EXPECT_EQ(calls, (std::array{2, 5, 5})) << "the same twice; never the same; once another";
+  EXPECT_FALSE(verified.is_void());
+  EXPECT_DOUBLE_EQ(verified.ratio(0).value(), 2);
+  EXPECT_DOUBLE_EQ(verified.ratio(2).value(), 4);
 }
 
 TEST(Verification, AMachineThatSlowsDownSteadilyMovesNoRatio) {

@@ -447,7 +447,8 @@ class Profile {
     fill_cache();
     const std::size_t planned = study::planned_runs(report_.order);
     say(fmt::format(
-        "verifying {} in {}: {}, about {}{}", base::counted(report_.order.front().size(), "change"),
+        "verifying {} in {}: up to {}, about {}{}",
+        base::counted(report_.order.front().size(), "change"),
         base::counted(arguments_.blocks, "block"), base::counted(planned, "run"),
         study::duration_text(static_cast<double>(planned) * baseline_wall_s_),
         arguments_.accept_noise
