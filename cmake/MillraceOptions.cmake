@@ -44,12 +44,21 @@ function(millrace_objects name)
 endfunction()
 
 # millrace_control_code(TARGET): compiles code that no sample passes through with -O1, which takes two
-# thirds of the time of -O3.
+# thirds of the time of -O3, and for sanitizers as their tests are compiled, in half the time.
 function(millrace_control_code target)
-  if(NOT MILLRACE_SANITIZE)
+  if(MILLRACE_SANITIZE)
+    target_compile_options(${target} PRIVATE ${MILLRACE_FAST_BUILD})
+  else()
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
 endfunction()
+
+# Flags that halve the time to compile instrumented code: no optimisation, and calls in place of
+# inline checks.
+set(MILLRACE_FAST_BUILD -O0)
+if(MILLRACE_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  list(APPEND MILLRACE_FAST_BUILD "SHELL:--param asan-instrumentation-with-call-threshold=0")
+endif()
 
 # Flags of all our targets. -ffp-contract=off keeps the compiler from fusing a multiplication with
 # an addition: parameters must have the same bits on every machine (contract Determinism).

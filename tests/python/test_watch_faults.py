@@ -27,6 +27,8 @@ from torch.utils.data import DataLoader, Dataset
 PACKAGE = Path(importlib.util.find_spec("pymillrace").origin).parent / "watcher"
 PROGRAM = os.environ.get("MILLRACE_PROGRAM", "")
 STOPPED = "pymillrace watch: recording stopped: "
+# A process's first optimizer imports torch._dynamo. Forked processes have it from here.
+torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1)
 
 
 # Faults in hooks: every `try` of the package whose handler calls stop() is one.
