@@ -9,6 +9,7 @@
 #include "millrace/error.h"
 #include "millrace/limits.h"
 #include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/image_files.h"
 #include "pipeline/decoders/jpeg/jpeg.h"
 #include "pipeline/decoders/raw_image.h"
 #include "plugins/host/registry.h"
@@ -61,9 +62,9 @@ const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes) {
   const millrace_plugin_table& shipped = *plugins::shipped_decoders().table;
   for (const millrace_unit* unit : std::span(shipped.units, shipped.unit_count))
     if (takes(*unit, bytes)) return *unit;
-  throw DataError(fmt::format("no decoder takes this image: it looks like {}", describe(bytes)),
-                  "JPEG, PNG, WebP, TIFF and, with OpenCV, BMP are known; convert it, or set "
-                  "loader.on_error=skip");
+  throw DataError(
+      fmt::format("no decoder takes this image: it looks like {}", describe(bytes)),
+      fmt::format("{} are known; convert it, or set loader.on_error=skip", image_format_names()));
 }
 
 /// The working memory of one decoder.

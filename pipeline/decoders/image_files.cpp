@@ -1,10 +1,11 @@
 #include "pipeline/decoders/image_files.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <vector>
 
 #include "base/ascii.h"
@@ -18,18 +19,21 @@ namespace {
 
 /// A format that needs no plugin of the user's.
 struct Format {
+  std::string_view name;                    ///< for messages
   std::array<std::string_view, 2> endings;  ///< of its files' names; the first one is written
   /// Beginnings of its files; empty: found in another way.
   std::array<std::string_view, 2> begins;
   std::string_view brand = {};  ///< bytes 8 to 11 of its files; empty: any
 };
 
-constexpr std::array kFormats{Format{{".jpg", ".jpeg"}, {"\xff\xd8", ""}},
-                              Format{{".png", ""}, {"\x89PNG", ""}},
-                              Format{{".bmp", ""}, {"BM", ""}},
-                              Format{{".webp", ""}, {"RIFF", ""}, "WEBP"},
-                              Format{{".tif", ".tiff"}, {"II*", "MM"}},
-                              Format{{kRawEnding, ""}, {"", ""}}};
+/// The formats, of which the last one has no decoder: its files hold pixels.
+constexpr std::array kFormats{Format{"JPEG", {".jpg", ".jpeg"}, {"\xff\xd8", ""}},
+                              Format{"PNG", {".png", ""}, {"\x89PNG", ""}},
+                              Format{"BMP", {".bmp", ""}, {"BM", ""}},
+                              Format{"WebP", {".webp", ""}, {"RIFF", ""}, "WEBP"},
+                              Format{"TIFF", {".tif", ".tiff"}, {"II*", "MM"}},
+                              Format{"pixels", {kRawEnding, ""}, {"", ""}}};
+constexpr std::span kDecoded = std::span(kFormats).first<kFormats.size() - 1>();
 
 bool is_known(std::string_view ending) {
   return std::any_of(kFormats.begin(), kFormats.end(), [&](const Format& format) {
@@ -45,6 +49,22 @@ bool begins_as(const Format& format, std::string_view bytes) {
 }
 
 }  // namespace
+
+std::string image_format_names() {
+  std::vector<std::string_view> names;
+  std::ranges::transform(kDecoded, std::back_inserter(names), &Format::name);
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} and {}", fmt::join(names, ", "), last);
+}
+
+std::string image_endings() {
+  std::vector<std::string_view> endings;
+  for (const Format& format : kDecoded)
+    for (const std::string_view ending : format.endings)
+      if (!ending.empty()) endings.push_back(ending);
+  return fmt::to_string(fmt::join(endings, " "));
+}
 
 std::uint64_t image_formats() {
   std::vector<std::string> added;

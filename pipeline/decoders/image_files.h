@@ -10,6 +10,11 @@
 
 namespace millrace::pipeline {
 
+/// Returns the names of the formats that need no plugin of the user's: "JPEG, PNG and TIFF".
+MILLRACE_PRIVATE_API std::string image_format_names();
+/// Returns the endings of their files' names: ".jpg .jpeg .png".
+std::string image_endings();
+
 /// Returns true if the ending belongs to an image format that the decoders read, in any case; a
 /// plugin's decoder "qoi" reads .qoi.
 bool has_image_ending(std::string_view name);

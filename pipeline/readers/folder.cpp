@@ -257,9 +257,9 @@ class FolderReader final : public Reader {
                       "a set is DIR/train/CLASS/*.jpg; make one: millrace data make photos DIR");
     for (std::size_t label = 0; label < files_.classes().size(); ++label)
       if (files_.count(label) == 0)
-        throw DataError(fmt::format("{}: the class folder holds no image", files_.folder(label)),
-                        "remove the folder, or put images (.jpg .jpeg .png .bmp .webp .tif .tiff) "
-                        "in it");
+        throw DataError(
+            fmt::format("{}: the class folder holds no image", files_.folder(label)),
+            fmt::format("remove the folder, or put images ({}) in it", image_endings()));
     const auto found = static_cast<int>(files_.classes().size());
     if (options.classes != 0 && found > options.classes)
       throw DataError(

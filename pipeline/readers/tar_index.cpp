@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/decoders/image_files.h"
+#include "pipeline/decoders/raw_image.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/folder.h"
 
@@ -64,7 +65,7 @@ class Indexer {
     if (index_.samples.empty())
       throw DataError(
           fmt::format("{}: the archive holds no image", file_),
-          "a sample is an image (.jpg .jpeg .png .bmp .webp .tif .tiff .pixels) with its .cls");
+          fmt::format("a sample is an image ({} {}) with its .cls", image_endings(), kRawEnding));
     index_.fingerprint = fingerprint_.value();
     index_.samples.shrink_to_fit();
     index_.formats = image_formats();

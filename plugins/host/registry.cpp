@@ -186,7 +186,7 @@ const PluginEntry& shipped_decoders() {
   static const PluginEntry entry = [] {
     const std::string file = shipped_file();
     if (std::error_code none; !fs::exists(file, none))
-      throw DataError("PNG, WebP, TIFF and BMP need " + file + ", which is missing",
+      throw DataError("images other than JPEG need " + file + ", which is missing",
                       "install or build millrace again, or convert the images to JPEG");
     return PluginEntry{&load_plugin(file), file};
   }();

@@ -1,7 +1,4 @@
-// Decodes BMP with OpenCV, and says what its exceptions mean.
-
-#include "plugins/imgcodecs/bmp.h"
-
+// Decodes BMP with OpenCV, which knows its many variants, and says what its exceptions mean.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -16,11 +13,12 @@
 #include <string>
 #include <string_view>
 
+#include "plugins/imgcodecs/format.h"
+
 namespace imgcodecs {
-
-// Collects the messages of codec libraries.
-
 namespace {
+
+// Captures the text that OpenCV's codecs write to std::cerr, for the error that names the file.
 
 thread_local std::string* t_kept = nullptr;
 
@@ -47,7 +45,21 @@ class Filter final : public std::streambuf {
   std::streambuf* next_;
 };
 
-}  // namespace
+/// Captures this thread's output to std::cerr as long as it lives; other threads' output is not
+/// affected.
+class ErrorText {
+ public:
+  ErrorText();
+  ~ErrorText();
+  ErrorText(const ErrorText&) = delete;
+  ErrorText& operator=(const ErrorText&) = delete;
+
+  /// Returns OpenCV's reason in one line, or nothing.
+  std::string reason() const;
+
+ private:
+  std::string text_;
+};
 
 ErrorText::ErrorText() {
   // Never removed: it must outlive whatever still writes at the end of the program.
@@ -74,18 +86,12 @@ std::string ErrorText::reason() const {
   return std::string(text.substr(0, text.find_last_not_of(' ') + 1));
 }
 
-// Decodes BMP with OpenCV, which knows its many variants.
-
-namespace {
-
 millrace_status fail(const std::string& reason, millrace_call* call) {
   std::snprintf(call->error, call->error_size, "%s", reason.c_str());
   return MILLRACE_BAD_DATA;
 }
 
-}  // namespace
-
-void* open_bmp(const void*) {
+void* open(const void*) {
   static std::once_flag once;
   std::call_once(once, [] {
     cv::setNumThreads(0);  // OpenCV's threads would compete with the workers
@@ -96,9 +102,9 @@ void* open_bmp(const void*) {
 }
 
 /// Decodes into OpenCV's own memory: given ours, it would not report a failure.
-millrace_status decode_bmp(void*, const std::uint8_t* bytes, std::size_t size,
-                           const millrace_decode* request, std::uint8_t* pixels,
-                           std::size_t row_bytes, millrace_call* call) try {
+millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size,
+                       const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
+                       millrace_call* call) try {
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     return fail("a file of 2 GiB or more", call);
   const bool gray = request->channels == 1;
@@ -124,5 +130,19 @@ millrace_status decode_bmp(void*, const std::uint8_t* bytes, std::size_t size,
 } catch (const std::exception& exception) {
   return fail(exception.what(), call);
 }
+
+constexpr Format kBmp{"bmp",
+                      "Windows bitmap",
+                      [](const std::uint8_t* b, std::size_t n) -> int {
+                        return n >= 18 && has(b, n, 0, "BM", 2) && b[15] == 0 && b[16] == 0;
+                      },
+                      bmp_header,
+                      open,
+                      close_nothing,
+                      decode};
+
+}  // namespace
+
+extern constinit const millrace_unit kBmpUnit = unit_of<kBmp>();
 
 }  // namespace imgcodecs

@@ -1,11 +1,13 @@
-// Decodes PNG with libpng.
+// Decodes PNG with libpng itself, which writes rows in place as they arrive and returns errors as
+// text; OpenCV would print them to stderr. The transformations are those of OpenCV's imdecode, so
+// levels are equal.
 #include <png.h>
 
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
 
-#include "plugins/imgcodecs/formats.h"
+#include "plugins/imgcodecs/format.h"
 
 namespace imgcodecs {
 namespace {
@@ -64,11 +66,9 @@ bool read_image(png_structp png, png_infop info, const millrace_decode& request,
   return true;
 }
 
-}  // namespace
-
-millrace_status decode_png(void*, const std::uint8_t* bytes, std::size_t size,
-                           const millrace_decode* request, std::uint8_t* pixels,
-                           std::size_t row_bytes, millrace_call* call) {
+millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size,
+                       const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
+                       millrace_call* call) {
   Reading reading{bytes, size, call};
   std::snprintf(call->error, call->error_size, "png: out of memory");
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, on_error, on_warning);
@@ -79,5 +79,19 @@ millrace_status decode_png(void*, const std::uint8_t* bytes, std::size_t size,
   png_destroy_read_struct(&png, &info, nullptr);
   return read ? MILLRACE_OK : MILLRACE_BAD_DATA;
 }
+
+constexpr Format kPng{"png",
+                      "PNG; transparency is dropped, 16 bits become 8",
+                      [](const std::uint8_t* b, std::size_t n) -> int {
+                        return has(b, n, 0, "\x89PNG\r\n\x1a\n", 8);
+                      },
+                      png_header,
+                      open_nothing,
+                      close_nothing,
+                      decode};
+
+}  // namespace
+
+extern constinit const millrace_unit kPngUnit = unit_of<kPng>();
 
 }  // namespace imgcodecs

@@ -1,4 +1,6 @@
-// Decodes TIFF with libtiff, a strip or tile at a time.
+// Decodes the first picture of a TIFF with libtiff's conversion to RGBA, a strip or tile at a time,
+// as it is stored: the host turns it. Levels equal those of OpenCV's imdecode, which uses the same
+// conversion; unlike there, a damaged strip or tile is an error.
 #include <tiffio.h>
 
 #include <algorithm>
@@ -11,7 +13,8 @@
 #include <utility>
 
 #include "millrace/buffer.h"
-#include "plugins/imgcodecs/formats.h"
+#include "plugins/imgcodecs/format.h"
+#include "plugins/imgcodecs/gray.h"
 
 namespace imgcodecs {
 namespace {
@@ -174,15 +177,14 @@ class Converter {
   std::uint32_t columns_ = 1, rows_ = 1;  ///< of a strip or tile
 };
 
-}  // namespace
+/// Makes a context, which holds a few rows of one image.
+void* open(const void*) { return new (std::nothrow) millrace::Buffer; }
 
-void* open_tiff(const void*) { return new (std::nothrow) millrace::Buffer; }
+void close(void* context) { delete static_cast<millrace::Buffer*>(context); }
 
-void close_tiff(void* context) { delete static_cast<millrace::Buffer*>(context); }
-
-millrace_status decode_tiff(void* context, const std::uint8_t* bytes, std::size_t size,
-                            const millrace_decode* request, std::uint8_t* pixels,
-                            std::size_t row_bytes, millrace_call* call) try {
+millrace_status decode(void* context, const std::uint8_t* bytes, std::size_t size,
+                       const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
+                       millrace_call* call) try {
   auto& memory = *static_cast<millrace::Buffer*>(context);
   Reading reading{bytes, size, 0, call, false};
   std::snprintf(call->error, call->error_size, "tiff: damaged or cut short");
@@ -206,5 +208,19 @@ millrace_status decode_tiff(void* context, const std::uint8_t* bytes, std::size_
   std::snprintf(call->error, call->error_size, "tiff: %s", exception.what());
   return MILLRACE_BAD_DATA;
 }
+
+constexpr Format kTiff{"tiff",
+                       "TIFF, the first picture of the file",
+                       [](const std::uint8_t* b, std::size_t n) -> int {
+                         return has(b, n, 0, "II*\0", 4) || has(b, n, 0, "MM\0*", 4);
+                       },
+                       tiff_header,
+                       open,
+                       close,
+                       decode};
+
+}  // namespace
+
+extern constinit const millrace_unit kTiffUnit = unit_of<kTiff>();
 
 }  // namespace imgcodecs

@@ -1,4 +1,5 @@
-// Decodes WebP with libwebp, in place where colours are wanted.
+// Decodes WebP with libwebp, in place where colours are wanted. Levels equal those of OpenCV's
+// imdecode, which calls the same functions. Drops transparency.
 #include <webp/decode.h>
 
 #include <cstdio>
@@ -6,7 +7,8 @@
 #include <new>
 
 #include "millrace/buffer.h"
-#include "plugins/imgcodecs/formats.h"
+#include "plugins/imgcodecs/format.h"
+#include "plugins/imgcodecs/gray.h"
 
 namespace imgcodecs {
 namespace {
@@ -48,15 +50,14 @@ VP8StatusCode decode_colours(const std::uint8_t* bytes, std::size_t size, std::u
   return WebPDecode(bytes, size, &config);
 }
 
-}  // namespace
+/// Makes a context, which holds the colours of one image that is wanted in gray.
+void* open(const void*) { return new (std::nothrow) millrace::Buffer; }
 
-void* open_webp(const void*) { return new (std::nothrow) millrace::Buffer; }
+void close(void* context) { delete static_cast<millrace::Buffer*>(context); }
 
-void close_webp(void* context) { delete static_cast<millrace::Buffer*>(context); }
-
-millrace_status decode_webp(void* context, const std::uint8_t* bytes, std::size_t size,
-                            const millrace_decode* request, std::uint8_t* pixels,
-                            std::size_t row_bytes, millrace_call* call) try {
+millrace_status decode(void* context, const std::uint8_t* bytes, std::size_t size,
+                       const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
+                       millrace_call* call) try {
   const millrace_rect& whole = request->region;
   int width = 0, height = 0;
   if (WebPGetInfo(bytes, size, &width, &height) == 0)
@@ -81,5 +82,19 @@ millrace_status decode_webp(void* context, const std::uint8_t* bytes, std::size_
 } catch (const std::exception& exception) {
   return fail(exception.what(), call);
 }
+
+constexpr Format kWebp{"webp",
+                       "WebP, lossy and lossless, no animation",
+                       [](const std::uint8_t* b, std::size_t n) -> int {
+                         return has(b, n, 0, "RIFF", 4) && has(b, n, 8, "WEBP", 4);
+                       },
+                       webp_header,
+                       open,
+                       close,
+                       decode};
+
+}  // namespace
+
+extern constinit const millrace_unit kWebpUnit = unit_of<kWebp>();
 
 }  // namespace imgcodecs

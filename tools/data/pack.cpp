@@ -303,7 +303,8 @@ class Packer {
     if (ending.empty())
       throw DataError(
           fmt::format("{}: unknown image format", job.source->name(source_index(job, index))),
-          "known formats are JPEG, PNG, BMP, WebP and TIFF; remove or convert the file");
+          fmt::format("known formats are {}; remove or convert the file",
+                      pipeline::image_format_names()));
     archive.add(fmt::format("{:09}.{}", index, ending), image.bytes);
     const std::string label = std::to_string(image.label);
     archive.add(fmt::format("{:09}.cls", index),
