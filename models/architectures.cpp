@@ -4,32 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string>
 
 #include "models/layers.h"
 
 namespace millrace::train {
 
-// Descriptions of the sequential models, and the model that is made from one.
+// Sequential models.
 
 namespace {
 
 constexpr int kPool = 2;
-
-const std::map<std::string_view, SequentialLayers>& descriptions() {
-  static const std::vector<int> lenet_hidden{120, 84};
-  static const std::map<std::string_view, SequentialLayers> table{
-      {"lenet5", {{{6, 5, 2, true}, {16, 5, 0, true}}, lenet_hidden}},        // 28x28: 400 features
-      {"lenet5_plain", {{{6, 3, 0, true}, {16, 3, 0, true}}, lenet_hidden}},  // 28x28: 400 features
-      {"lenet5_cifar",
-       {{{6, 3, 1, true}, {16, 3, 1, true}}, lenet_hidden}},  // 32x32: 1024 features
-      {"linear", {}},
-      {"mlp", {{}, {128}}},
-      {"simple_conv", {{{6, 3, 1, false}}, {128}}},
-  };
-  return table;
-}
 
 /// Returns the side of a stage's maps for inputs of side `side`; 0 if nothing is left.
 int side_after(const ConvolutionStage& stage, int side) {
@@ -54,13 +39,8 @@ std::string numbered(const char* kind, std::size_t index) {
 
 }  // namespace
 
-const SequentialLayers* sequential_layers(std::string_view model) {
-  const auto found = descriptions().find(model);
-  return found == descriptions().end() ? nullptr : &found->second;
-}
-
-SizedLayers layers_for(std::string_view model, const ModelShape& shape) {
-  const SequentialLayers& layers = descriptions().at(model);
+SizedLayers sized_layers(std::string_view model, const SequentialLayers& layers,
+                         const ModelShape& shape) {
   require_side(model, shape.input, smallest_side(layers));
   SizedLayers sized;
   int maps = shape.channels;
@@ -80,15 +60,16 @@ SizedLayers layers_for(std::string_view model, const ModelShape& shape) {
   return sized;
 }
 
-Sequential::Sequential(std::string_view model, const ModelShape& shape, bool native_ops)
+Sequential::Sequential(std::string_view model, const SequentialLayers& layers,
+                       const ModelShape& shape, bool native_ops)
     : ops_(native_ops) {
-  const SizedLayers layers = layers_for(model, shape);
-  for (const auto& [name, in, input, stage] : layers.convolutions) {
+  const SizedLayers sized = sized_layers(model, layers, shape);
+  for (const auto& [name, in, input, stage] : sized.convolutions) {
     const auto options =
         torch::nn::Conv2dOptions(in, stage.maps, stage.kernel).padding(stage.padding);
     convolutions_.push_back({register_module(name, torch::nn::Conv2d(options)), stage.pools});
   }
-  for (const auto& [name, in, out] : layers.linear)
+  for (const auto& [name, in, out] : sized.linear)
     linear_.emplace_back(register_module(name, torch::nn::Linear(in, out)));
 }
 
@@ -120,14 +101,14 @@ struct Block {
 
 nn::ReLU relu() { return nn::ReLU(nn::ReLUOptions(/*inplace=*/true)); }
 
-nn::Sequential make_features(const VggVariant& variant, int channels) {
+nn::Sequential make_features(const VggLayers& vgg, int channels) {
   const std::array<Block, 5> blocks{
-      {{64, 2}, {128, 2}, {256, variant.depth}, {512, variant.depth}, {512, variant.depth}}};
+      {{64, 2}, {128, 2}, {256, vgg.depth}, {512, vgg.depth}, {512, vgg.depth}}};
   nn::Sequential layers;
   for (const Block& block : blocks) {
     for (int i = 0; i < block.convolutions; ++i) {
       layers->push_back(nn::Conv2d(nn::Conv2dOptions(channels, block.channels, 3).padding(1)));
-      if (variant.batch_norm) layers->push_back(BatchNorm(block.channels));
+      if (vgg.batch_norm) layers->push_back(BatchNorm(block.channels));
       layers->push_back(relu());
       channels = block.channels;
     }
@@ -164,14 +145,15 @@ std::vector<int> hidden_layers(VggHead head) {
 
 }  // namespace
 
-Vgg::Vgg(std::string_view name, const VggVariant& variant, const ModelShape& shape, double dropout)
-    : pooled_(variant.head == VggHead::imagenet ? 7 : 1) {
+Vgg::Vgg(std::string_view name, const VggLayers& layers, VggHead head, const ModelShape& shape,
+         double dropout)
+    : pooled_(head == VggHead::imagenet ? 7 : 1) {
   require_side(name, shape.input, kLeastSide);
-  features_ = register_module("features", make_features(variant, shape.channels));
-  classifier_ = register_module(
-      "classifier", make_head(kFeatures * pooled_ * pooled_, hidden_layers(variant.head),
-                              shape.classes, dropout < 0 ? kDropout : dropout));
-  if (variant.head == VggHead::study) return;
+  features_ = register_module("features", make_features(layers, shape.channels));
+  classifier_ =
+      register_module("classifier", make_head(kFeatures * pooled_ * pooled_, hidden_layers(head),
+                                              shape.classes, dropout < 0 ? kDropout : dropout));
+  if (head == VggHead::study) return;
   init_convolutions(*this);
   init_linear_layers(*this, kLinearDeviation);
 }
@@ -245,8 +227,7 @@ TORCH_MODULE(Residual);
 
 }  // namespace
 
-ResNet::ResNet(const ResNetVariant& variant, ResNetStem stem, const ModelShape& shape)
-    : stem_(stem) {
+ResNet::ResNet(const ResNetLayers& layers, ResNetStem stem, const ModelShape& shape) : stem_(stem) {
   conv1_ = register_module("conv1", stem == ResNetStem::cifar
                                         ? convolution3x3(shape.channels, kStemChannels)
                                         : convolution(shape.channels, kStemChannels, 7, 2, 3));
@@ -254,10 +235,10 @@ ResNet::ResNet(const ResNetVariant& variant, ResNetStem stem, const ModelShape& 
   int channels = kStemChannels;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const int width = kStemChannels << i;
-    const int out = variant.bottleneck ? 4 * width : width;
-    for (int block = 0; block < variant.blocks[i]; ++block) {
+    const int out = layers.bottleneck ? 4 * width : width;
+    for (int block = 0; block < layers.blocks[i]; ++block) {
       const int stride = i > 0 && block == 0 ? 2 : 1;
-      layers_[i]->push_back(Residual(variant.bottleneck, channels, width, out, stride));
+      layers_[i]->push_back(Residual(layers.bottleneck, channels, width, out, stride));
       channels = out;
     }
     register_module("layer" + std::to_string(i + 1), layers_[i]);

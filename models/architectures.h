@@ -7,35 +7,17 @@
 #include <string_view>
 #include <vector>
 
+#include "models/descriptions.h"
 #include "models/layers.h"
 #include "models/registry.h"
 
 namespace millrace::train {
 
-// Models whose layers follow one another: LeNet-5, and the smaller ones that study S4 compares with
-// it. A description lists a model's layers; the model itself and `bench ops` are made from it.
+// Models whose layers follow one another.
 //
 // LeCun, Bottou, Bengio, Haffner, "Gradient-based learning applied to document recognition" (1998),
 // in the form of today's tutorials: ReLU and max pooling instead of sigmoids and averages. The
 // studies use three variants of LeNet-5, which differ only in the convolutions.
-
-/// A convolution with square kernels, then ReLU and, if `pools`, 2x2 max pooling.
-struct ConvolutionStage {
-  int maps = 0;
-  int kernel = 1;
-  int padding = 0;  ///< zeros on each side
-  bool pools = false;
-};
-
-/// Description of a model: convolutions, hidden linear layers with ReLU, and a linear layer from
-/// there to the classes.
-struct SequentialLayers {
-  std::vector<ConvolutionStage> convolutions;
-  std::vector<int> hidden;  ///< features of each hidden linear layer
-};
-
-/// Returns the description of a model of options.h, or null if it has none.
-const SequentialLayers* sequential_layers(std::string_view model);
 
 /// The layers of a model for images of one shape. Names are those of the parameters.
 struct SizedLayers {
@@ -53,14 +35,16 @@ struct SizedLayers {
   std::vector<Linear> linear;
 };
 
-/// Returns the sizes of a described model's layers. Throws UsageError, with `model`, for images of
-/// which the convolutions and poolings leave nothing.
-SizedLayers layers_for(std::string_view model, const ModelShape& shape);
+/// Returns the sizes of the layers. Throws UsageError, with `model`, its name, for images of which
+/// the convolutions and poolings leave nothing.
+SizedLayers sized_layers(std::string_view model, const SequentialLayers& layers,
+                         const ModelShape& shape);
 
 class Sequential : public Classifier {
  public:
-  /// Makes a described model. Throws what layers_for() throws.
-  Sequential(std::string_view model, const ModelShape& shape, bool native_ops);
+  /// Throws what sized_layers() throws.
+  Sequential(std::string_view model, const SequentialLayers& layers, const ModelShape& shape,
+             bool native_ops);
   torch::Tensor forward(const torch::Tensor& images) override;
 
  private:
@@ -86,12 +70,6 @@ enum class VggHead {
   study,     ///< average pooling to 1x1, 256, 128, classes; ReLU and dropout (0.5) between
 };
 
-struct VggVariant {
-  int depth;  ///< convolutions of the third, fourth and fifth block: 3 (VGG-16) or 4 (VGG-19)
-  bool batch_norm;
-  VggHead head;
-};
-
 /// features: five blocks of 64, 128, 256, 512 and 512 channels; 3x3 convolutions with padding 1,
 /// and max pooling at the end of each block; then classifier. The heads imagenet and cifar are
 /// initialised as in torchvision, the head study as PyTorch's layers.
@@ -99,7 +77,8 @@ class Vgg : public Classifier {
  public:
   /// `dropout` is a probability; negative: 0.5. Throws UsageError, with `name`, for images below
   /// 32x32.
-  Vgg(std::string_view name, const VggVariant& variant, const ModelShape& shape, double dropout);
+  Vgg(std::string_view name, const VggLayers& layers, VggHead head, const ModelShape& shape,
+      double dropout);
   torch::Tensor forward(const torch::Tensor& images) override;
 
  private:
@@ -112,15 +91,6 @@ class Vgg : public Classifier {
 // He, Zhang, Ren, Sun, "Deep residual learning for image recognition" (2015). Names and
 // initialisation follow torchvision, which puts the bottleneck's stride on its 3x3 convolution.
 
-struct ResNetVariant {
-  bool bottleneck;            ///< blocks of 1x1, 3x3, 1x1 convolutions instead of two 3x3
-  std::array<int, 4> blocks;  ///< number of blocks in layer1 to layer4
-};
-
-inline constexpr ResNetVariant kResNet18{false, {2, 2, 2, 2}};
-inline constexpr ResNetVariant kResNet34{false, {3, 4, 6, 3}};
-inline constexpr ResNetVariant kResNet50{true, {3, 4, 6, 3}};
-
 /// First layers of the network.
 enum class ResNetStem {
   imagenet,  ///< convolution 7x7 with stride 2, then max pooling 3x3 with stride 2
@@ -131,7 +101,7 @@ enum class ResNetStem {
 /// all but the first halve the sides), average pooling, fc. Takes images of any size.
 class ResNet : public Classifier {
  public:
-  ResNet(const ResNetVariant& variant, ResNetStem stem, const ModelShape& shape);
+  ResNet(const ResNetLayers& layers, ResNetStem stem, const ModelShape& shape);
   torch::Tensor forward(const torch::Tensor& images) override;
 
  private:

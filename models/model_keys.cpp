@@ -1,14 +1,14 @@
 // Declares the recipe keys of the model. Independent of LibTorch.
 #include "models/model_keys.h"
 
-#include "models/options.h"
+#include "models/descriptions.h"
 #include "pipeline/readers/data_set.h"
 
 namespace millrace::train {
 
 std::vector<Param> model_keys() {
   return {
-      Param::choice("model.name", "lenet5", {kModelNames.begin(), kModelNames.end()},
+      Param::choice("model.name", "lenet5", model_names(),
                     "lenet5 (5x5 kernels), lenet5_plain (3x3), lenet5_cifar (3x3, padded); the "
                     "VGGs and ResNets are torchvision's, vgg_cifar is vgg19_bn with a small head"),
       Param::choice("model.variant", "imagenet", {"imagenet", "cifar"},

@@ -1,7 +1,6 @@
-// Names and options of the models, as far as they are known without LibTorch.
+// Options of the models, as far as they are known without LibTorch.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,26 +8,6 @@
 #include "base/simd.h"
 
 namespace millrace::train {
-
-// Names of the models, as `model.name` takes them: the only list. models/registry.cpp has a factory
-// for each, which a test checks.
-
-inline constexpr std::array<std::string_view, 14> kModelNames{
-    "lenet5",        // 5x5 convolutions, the first padded
-    "lenet5_plain",  // 3x3 convolutions, no padding (study S0)
-    "lenet5_cifar",  // 3x3 convolutions, padded (study S1)
-    "linear",        // one layer
-    "mlp",           // two linear layers (study S4's pure_linear)
-    "simple_conv",   // one convolution, two linear layers (study S4)
-    "vgg16",         // as in torchvision
-    "vgg16_bn",      // with batch norm
-    "vgg19",         // study S2, with model.variant=cifar
-    "vgg19_bn",
-    "vgg_cifar",  // vgg19_bn's convolutions under three linear layers (study S1)
-    "resnet18",   // as in torchvision
-    "resnet34",
-    "resnet50",  // study S3
-};
 
 /// Choices that a recipe has about a model, besides its name. Plain data, independent of LibTorch:
 /// it travels with a strategy's options.

@@ -1,79 +1,40 @@
-// Table of models.
+// Makes models of their descriptions.
 #include "models/registry.h"
 
-#include <functional>
-#include <map>
+#include <variant>
 
 #include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/param.h"
 #include "models/architectures.h"
+#include "models/descriptions.h"
 #include "models/layers.h"
-#include "models/options.h"
 
 namespace millrace::train {
 namespace {
 
-using Maker = std::function<std::shared_ptr<Classifier>(const ModelShape&, const ModelOptions&)>;
-
-struct Entry {
-  Maker make;
-  bool has_cifar_variant = false;
-  bool has_native_ops = false;
-};
-
 bool for_cifar(const ModelOptions& options) { return options.variant == "cifar"; }
 
-Entry sequential(std::string_view name) {
-  return {.make =
-              [=](const ModelShape& shape, const ModelOptions& options) {
-                return std::make_shared<Sequential>(name, shape, options.native_ops);
-              },
-          .has_native_ops = true};
-}
+/// Makes the model of a description.
+struct Maker {
+  const ModelDescription& model;
+  const ModelShape& shape;
+  const ModelOptions& options;
 
-Entry vgg(std::string_view name, int depth, bool batch_norm) {
-  return {[=](const ModelShape& shape, const ModelOptions& options) {
-            const VggHead head = for_cifar(options) ? VggHead::cifar : VggHead::imagenet;
-            return std::make_shared<Vgg>(name, VggVariant{depth, batch_norm, head}, shape,
-                                         options.dropout);
-          },
-          /*has_cifar_variant=*/true};
-}
-
-Entry vgg_cifar(std::string_view name) {
-  return {[=](const ModelShape& shape, const ModelOptions& options) {
-    return std::make_shared<Vgg>(name, VggVariant{4, true, VggHead::study}, shape, options.dropout);
-  }};
-}
-
-Entry resnet(const ResNetVariant& variant) {
-  return {[=](const ModelShape& shape, const ModelOptions& options) {
-            const ResNetStem stem = for_cifar(options) ? ResNetStem::cifar : ResNetStem::imagenet;
-            return std::make_shared<ResNet>(variant, stem, shape);
-          },
-          /*has_cifar_variant=*/true};
-}
-
-const std::map<std::string, Entry>& entries() {
-  static const std::map<std::string, Entry> table{
-      {"lenet5", sequential("lenet5")},
-      {"lenet5_plain", sequential("lenet5_plain")},
-      {"lenet5_cifar", sequential("lenet5_cifar")},
-      {"linear", sequential("linear")},
-      {"mlp", sequential("mlp")},
-      {"simple_conv", sequential("simple_conv")},
-      {"vgg16", vgg("vgg16", 3, false)},
-      {"vgg16_bn", vgg("vgg16_bn", 3, true)},
-      {"vgg19", vgg("vgg19", 4, false)},
-      {"vgg19_bn", vgg("vgg19_bn", 4, true)},
-      {"vgg_cifar", vgg_cifar("vgg_cifar")},
-      {"resnet18", resnet(kResNet18)},
-      {"resnet34", resnet(kResNet34)},
-      {"resnet50", resnet(kResNet50)},
-  };
-  return table;
-}
+  std::shared_ptr<Classifier> operator()(const SequentialLayers& layers) const {
+    return std::make_shared<Sequential>(model.name, layers, shape, options.native_ops);
+  }
+  std::shared_ptr<Classifier> operator()(const VggLayers& layers) const {
+    const VggHead head = layers.has_study_head ? VggHead::study
+                         : for_cifar(options)  ? VggHead::cifar
+                                               : VggHead::imagenet;
+    return std::make_shared<Vgg>(model.name, layers, head, shape, options.dropout);
+  }
+  std::shared_ptr<Classifier> operator()(const ResNetLayers& layers) const {
+    const ResNetStem stem = for_cifar(options) ? ResNetStem::cifar : ResNetStem::imagenet;
+    return std::make_shared<ResNet>(layers, stem, shape);
+  }
+};
 
 bool has_dropout(const Classifier& model) {
   for (const auto& module : model.modules(/*include_self=*/false))
@@ -82,14 +43,15 @@ bool has_dropout(const Classifier& model) {
 }
 
 /// Throws for options that the model would ignore.
-void check_variant(const std::string& name, const Entry& entry, const ModelOptions& options) {
+void check_variant(const ModelDescription& model, const ModelOptions& options) {
+  const std::string name(model.name);
   if (options.variant != "imagenet" && !for_cifar(options))
     throw UsageError("model.variant=" + options.variant + ": unknown variant",
                      "use imagenet or cifar");
-  if (for_cifar(options) && !entry.has_cifar_variant)
+  if (for_cifar(options) && !model.has_cifar_variant())
     throw UsageError("model.variant=cifar: " + name + " has one form only",
                      "leave model.variant out; VGGs and ResNets have variants");
-  if (options.native_ops && !entry.has_native_ops)
+  if (options.native_ops && model.sequential() == nullptr)
     throw UsageError(
         "model.ops=native: " + name + " is built of LibTorch's ops only",
         "leave model.ops out; the LeNets and the small models of study S4 have native ones");
@@ -97,27 +59,22 @@ void check_variant(const std::string& name, const Entry& entry, const ModelOptio
 
 }  // namespace
 
-std::vector<std::string> registered_models() {
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : entries()) names.push_back(name);
-  return names;
-}
-
 std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape& shape,
                                        const ModelOptions& options) {
-  const auto found = entries().find(name);
-  if (found == entries().end())
+  const ModelDescription* const description = describe_model(name);
+  if (description == nullptr)
     throw UsageError("model.name=" + name + ": unknown model",
-                     "did you mean " + base::nearest(name, kModelNames) + "?");
+                     "did you mean " + base::nearest(name, model_names()) + "?");
   if (shape.channels < 1 || shape.classes < 1)
     throw UsageError("model.name=" + name + " takes at least 1 channel and 1 class, not " +
                      std::to_string(shape.channels) + " and " + std::to_string(shape.classes));
   require_side(name, shape.input, 1);
-  check_variant(name, found->second, options);
+  check_variant(*description, options);
   if (options.dropout > 1)
     throw UsageError("model.dropout=" + to_toml(options.dropout) + " is not a probability",
                      "use 0 to 1, or -1 for the model's own");
-  std::shared_ptr<Classifier> model = found->second.make(shape, options);
+  std::shared_ptr<Classifier> model =
+      std::visit(Maker{*description, shape, options}, description->layers);
   if (options.dropout > 0 && !has_dropout(*model))
     throw UsageError("model.dropout=" + to_toml(options.dropout) + ": " + name +
                          (for_cifar(options) ? " for cifar" : "") + " has no dropout",

@@ -38,11 +38,8 @@ class Classifier : public torch::nn::Module {
   std::vector<torch::Tensor> counters_;
 };
 
-// Models by name. To add one, write a class like those in architectures.h, a line in registry.cpp,
-// and its name in models/options.h.
-
-/// Returns every name that make_model() takes.
-std::vector<std::string> registered_models();
+// Models by the names of models/descriptions.h. One whose layers are of another kind than theirs is
+// a class like those in architectures.h, and a function of Maker in registry.cpp.
 
 /// Builds the model `name`, initialised from torch's current generator. Throws UsageError for an
 /// unknown name, a shape that the model cannot take, or an option that it does not have.

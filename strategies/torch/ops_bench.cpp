@@ -177,11 +177,14 @@ class OpsBench {
 
   std::vector<OpTiming> run() {
     for (const std::string& model : options_.models) {
-      if (sequential_layers(model) == nullptr)
+      const ModelDescription* const description = describe_model(model);
+      const SequentialLayers* const layers =
+          description != nullptr ? description->sequential() : nullptr;
+      if (layers == nullptr)
         throw UsageError("bench ops: the layers of " + model + " do not follow one another",
-                         "use linear, mlp, simple_conv, lenet5, lenet5_plain or lenet5_cifar");
-      time_layers(model);
-      time_steps(model);
+                         "use one of the models in: millrace bench ops --help");
+      time_layers(model, *layers);
+      time_steps(model, /*natively=*/!layers->convolutions.empty());
     }
     if (options_.cifar)
       for (const Convolution& convolution : kCifarConvolutions)
@@ -237,10 +240,10 @@ class OpsBench {
     timings_.push_back(std::move(timing));
   }
 
-  void time_layers(const std::string& model) {
-    const SizedLayers layers = layers_for(model, shape_of(model));
+  void time_layers(const std::string& model, const SequentialLayers& layers) {
+    const SizedLayers sized = sized_layers(model, layers, shape_of(model));
     bool first = true;
-    for (const auto& [name, in, input, stage] : layers.convolutions) {
+    for (const auto& [name, in, input, stage] : sized.convolutions) {
       const Convolution convolution{name,          in,   stage.maps, input, stage.kernel,
                                     stage.padding, first};
       first = false;
@@ -248,7 +251,7 @@ class OpsBench {
       if (stage.pools) time_pool(model, convolution);
       time_convolution(model, convolution, stage.pools ? Tail::relu_pool : Tail::relu);
     }
-    for (const auto& [name, in, out] : layers.linear) time_linear(model, {name, in, out});
+    for (const auto& [name, in, out] : sized.linear) time_linear(model, {name, in, out});
   }
 
   void time_convolution(const std::string& model, const Convolution& convolution, Tail tail) {
@@ -299,7 +302,7 @@ class OpsBench {
     return seconds;
   }
 
-  void time_steps(const std::string& model) {
+  void time_steps(const std::string& model, bool natively) {
     const ModelShape shape = shape_of(model);
     torch::manual_seed(3);
     const Tensor images =
@@ -308,8 +311,7 @@ class OpsBench {
     const Tensor labels = torch::randint(10, {options_.batch}, torch::kLong).to(device_);
     ModelSteps torchs(model, shape, /*native=*/false, kSeed, device_);
     std::optional<ModelSteps> natives;
-    if (!sequential_layers(model)->convolutions.empty())
-      natives.emplace(model, shape, /*native=*/true, kSeed, device_);
+    if (natively) natives.emplace(model, shape, /*native=*/true, kSeed, device_);
     OpTiming timing{.model = model, .name = "step", .torch = kNever};
     if (natives) timing.native = kNever;
     for (int i = 0; i < kComparedSteps + options_.rounds; ++i) {

@@ -1,6 +1,7 @@
 // model.ops=auto: the committed table, and the settings that it never overrides.
 #include <gtest/gtest.h>
 
+#include "models/descriptions.h"
 #include "models/options.h"
 
 namespace millrace::train {
@@ -31,8 +32,8 @@ TEST(AutoOps, LibTorchsWhereOursAreSlowerOrAreNotThere) {
   EXPECT_TRUE(changed([](OpsQuestion& q) { q.channels_last = "off"; }));
   EXPECT_FALSE(changed([](OpsQuestion& q) { q.device = "cuda:0"; }));
   EXPECT_FALSE(changed([](OpsQuestion& q) { q.device = "simulated"; }));
-  for (const auto& model : train::kModelNames) {
-    if (std::string_view(model).starts_with("lenet5") || model == "simple_conv") continue;
+  for (const std::string& model : model_names()) {
+    if (model.starts_with("lenet5") || model == "simple_conv") continue;
     EXPECT_FALSE(changed([&](OpsQuestion& q) { q.model = model; })) << model;
   }
 }

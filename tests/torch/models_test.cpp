@@ -6,8 +6,8 @@
 
 #include "millrace/error.h"
 #include "millrace/recipe.h"
+#include "models/descriptions.h"
 #include "models/layers.h"
-#include "models/options.h"
 #include "models/registry.h"
 
 namespace millrace::train {
@@ -64,16 +64,11 @@ INSTANTIATE_TEST_SUITE_P(
         Known{"resnet50", {3, {32, 32}, 1000}, 25'557'032}),
     [](const auto& known) { return text_of(known.param); });
 
-TEST(Models, NamesForTheRecipeAreTheRegistrys) {
-  std::vector<std::string> names(train::kModelNames.begin(), train::kModelNames.end());
-  std::sort(names.begin(), names.end());
-  EXPECT_EQ(names, registered_models());
+TEST(Models, TheRecipeTakesThoseThatAreDescribed) {
   const auto keys = recipe_keys();
-  const auto key =
-      std::find_if(keys.begin(), keys.end(), [](const Param& p) { return p.name == "model.name"; });
+  const auto key = std::ranges::find(keys, "model.name", &Param::name);
   ASSERT_NE(key, keys.end());
-  EXPECT_EQ(key->choices,
-            (std::vector<std::string>(train::kModelNames.begin(), train::kModelNames.end())));
+  EXPECT_EQ(key->choices, model_names());
 }
 
 TEST(Models, ParametersHaveTorchvisionsNames) {

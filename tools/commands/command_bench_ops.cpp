@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/simd.h"
+#include "models/descriptions.h"
 #include "strategies/trainer/torch_library.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
@@ -144,8 +145,7 @@ void add_bench_ops(CLI::App& bench, Command& chosen) {
   train::OpsBenchOptions& options = arguments->options;
   command->add_option("--model", options.models, "models, separated by commas")
       ->delimiter(',')
-      ->check(
-          CLI::IsMember({"linear", "mlp", "simple_conv", "lenet5", "lenet5_plain", "lenet5_cifar"}))
+      ->check(CLI::IsMember(train::model_names(/*only_sequential=*/true)))
       ->capture_default_str();
   command
       ->add_option("--batch", arguments->batches, "images per call; several, separated by commas")
