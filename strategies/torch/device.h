@@ -16,7 +16,7 @@
 #include "pipeline/loader/slice.h"
 #include "strategies/torch/cuda_library.h"
 #include "strategies/trainer/device_accounting.h"
-#include "strategies/trainer/strategy.h"
+#include "strategies/trainer/strategy_options.h"
 
 namespace millrace::train {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/weights.h"
-#include "strategies/trainer/strategy.h"
+#include "strategies/trainer/strategy_options.h"
 
 namespace millrace::train {
 

@@ -559,7 +559,7 @@ std::shared_ptr<pipeline::SlotMemory> TorchStrategy::slot_memory() {
   return cuda_ ? cuda_->pinned_memory() : nullptr;
 }
 
-std::uint64_t TorchStrategy::peak_device_bytes() { return cuda_ ? cuda_->peak_bytes() : 0; }
+std::uint64_t TorchStrategy::peak_device_bytes() const { return cuda_ ? cuda_->peak_bytes() : 0; }
 
 std::string TorchStrategy::device() const {
   if (cuda_) return cuda_->device_name();

@@ -22,6 +22,7 @@
 #include "strategies/torch/step_graphs.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"
+#include "strategies/trainer/strategy_options.h"
 
 namespace millrace::train {
 
@@ -80,7 +81,7 @@ class TorchStrategy : public Strategy {
   void restore(const std::filesystem::path& folder) final;
   std::string parameters_hash() override;
   std::uint64_t parameter_count() const final;
-  std::uint64_t peak_device_bytes() final;
+  std::uint64_t peak_device_bytes() const final;
   std::string bus_id() const final { return cuda_ ? cuda_->bus_id() : std::string(); }
   std::string device() const override;
 

@@ -18,7 +18,8 @@
 #include "base/private_api.h"
 #include "measure/spans.h"
 #include "millrace/loader.h"
-#include "strategies/trainer/strategy.h"
+#include "strategies/trainer/compute.h"
+#include "strategies/trainer/device_report.h"
 
 namespace millrace::train {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/private_api.h"
-#include "strategies/trainer/strategy.h"
+#include "strategies/trainer/evaluation.h"
 
 namespace millrace::train {
 

@@ -1,4 +1,6 @@
 // Sleeps through steps on an absolute schedule.
+#include "strategies/trainer/simulated.h"
+
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
@@ -8,7 +10,6 @@
 
 #include "millrace/error.h"
 #include "strategies/trainer/device_accounting.h"
-#include "strategies/trainer/strategy.h"
 
 namespace millrace::train {
 namespace {
@@ -93,7 +94,6 @@ class Simulated final : public Strategy {
   void restore(const std::filesystem::path&) override {}
   std::string parameters_hash() override { return {}; }
   std::uint64_t parameter_count() const override { return 0; }
-  std::uint64_t peak_device_bytes() override { return 0; }
   std::string device() const override {
     return fmt::format("simulated ({} ms per step)", update_ms_);
   }

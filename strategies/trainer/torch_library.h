@@ -10,6 +10,7 @@
 #include "base/private_api.h"
 #include "strategies/trainer/ops_bench.h"
 #include "strategies/trainer/strategy.h"
+#include "strategies/trainer/strategy_options.h"
 
 namespace millrace::train {
 

@@ -8,6 +8,7 @@
 #include "millrace/loader.h"
 #if MILLRACE_HAS_TORCH
 #include "strategies/trainer/strategy.h"
+#include "strategies/trainer/strategy_options.h"
 #endif
 
 namespace millrace::tools {

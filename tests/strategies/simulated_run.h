@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "augment/plan/plan.h"
-#include "strategies/trainer/strategy.h"
+#include "strategies/trainer/simulated.h"
 #include "strategies/trainer/trainer.h"
 
 namespace millrace::train {

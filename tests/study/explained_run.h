@@ -9,7 +9,7 @@
 
 #include "millrace/loader.h"
 #include "pipeline/readers/storage.h"
-#include "strategies/trainer/strategy.h"
+#include "strategies/trainer/simulated.h"
 #include "strategies/trainer/trainer.h"
 #include "study/analysis/bound.h"
 #include "study/analysis/wait_breakdown.h"

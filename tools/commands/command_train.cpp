@@ -425,7 +425,7 @@ class TrainCommand {
     TrainFacts facts{
         recipe_,
         reader_->info(),
-        strategy_->device(),
+        *strategy_,
         strategy_->parameter_count(),
         threads_of(recipe_, rank_),
         options_,
@@ -433,7 +433,6 @@ class TrainCommand {
         failed_.load(),
         has_model() && !(failure_ && is_ddp(recipe_)) ? strategy_->parameters_hash() : "",
         recorder_->digest(),
-        strategy_->peak_device_bytes(),
         0,
         {},
         training_.from,
@@ -441,8 +440,6 @@ class TrainCommand {
         utilization_,
         recorder_->blame(spans_.ticks()),
         recorder_->updates(),
-        strategy_->submissions(),
-        strategy_->knows_device_work(),
         others_};
     const base::Clock::Reading end = base::Clock::read_both();
     spans_.enter(measure::Span::teardown, end.ticks);  // all records end here

@@ -86,12 +86,12 @@ bool is_logged(std::uint64_t step_in_epoch, std::uint64_t every) {
 }  // namespace
 
 Recorder::Recorder(study::RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
-                   bool hash, train::Strategy& strategy, const train::Position& from,
+                   bool hash, train::TrainingState& state, const train::Position& from,
                    bool first_rank)
     : directory_(directory),
       recipe_(recipe),
       dataset_(dataset),
-      strategy_(strategy),
+      state_(state),
       steps_(from.steps),
       first_rank_(first_rank) {
   if (hash) hash_.emplace();
@@ -183,7 +183,7 @@ void Recorder::close() {
 
 void Recorder::checkpoint(const train::Position& position, const measure::StepRecord& open,
                           bool best) {
-  if (strategy_.parameter_count() == 0 || !recipe_.boolean("train.checkpoints")) return;
+  if (state_.parameter_count() == 0 || !recipe_.boolean("train.checkpoints")) return;
   writer_.wait();  // its copy is the memory for the next one
   const auto delay =
       std::chrono::duration<double, std::milli>(recipe_.number("debug.checkpoint_ms"));
@@ -191,9 +191,9 @@ void Recorder::checkpoint(const train::Position& position, const measure::StepRe
     writer_.start([this, delay, steps = position.steps, rows = directory_.begin_open_step(open)] {
       if (delay.count() > 0) std::this_thread::sleep_for(delay);
       rows();
-      strategy_.announce_records(steps);
+      state_.announce_records(steps);
     });
-    strategy_.snapshot();  // the ranks' part of rank 0's copy
+    state_.snapshot();  // the ranks' part of rank 0's copy
     return;
   }
   if (events_) events_->flush();
@@ -201,13 +201,13 @@ void Recorder::checkpoint(const train::Position& position, const measure::StepRe
       .best = best, .keep = static_cast<int>(recipe_.integer("train.checkpoint_keep"))};
   // A checkpoint needs the rows of its steps: both parts of the job keep their order.
   writer_.start([this, delay, options, position, run = directory_.path(),
-                 rows = directory_.begin_open_step(open), write = strategy_.snapshot()] {
+                 rows = directory_.begin_open_step(open), write = state_.snapshot()] {
     rows();
     train::write_checkpoint(run, position.steps, options, [&](const std::filesystem::path& folder) {
       write(folder);
       if (delay.count() > 0) std::this_thread::sleep_for(delay);
       save_position(position, folder);
-      strategy_.wait_for_records(position.steps);
+      state_.wait_for_records(position.steps);
     });
   });
 }

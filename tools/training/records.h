@@ -69,7 +69,7 @@ class TraceArgument {
 struct TrainFacts {
   const Recipe& recipe;
   const DatasetInfo& dataset;
-  std::string device;
+  const train::DeviceReport& device;
   std::uint64_t parameters = 0;
   int threads = 0;
   const LoaderOptions& options;
@@ -77,16 +77,13 @@ struct TrainFacts {
   std::uint64_t failed = 0;  ///< samples of training and evaluation
   std::string parameters_hash;
   std::string batch_hash;  ///< empty without --hash
-  std::uint64_t peak_device_bytes = 0;
-  double wall_s = 0;  ///< from main() to the summary
+  double wall_s = 0;       ///< from main() to the summary
   measure::SpanTicks spans{};
   train::Position from;  ///< position at which the run was resumed
   std::optional<train::DeviceTime> device_time;
   std::optional<train::Utilization> utilization;
   const study::WaitBreakdown& blame;
   const study::UpdateTimes& updates;
-  train::Submissions submissions;
-  bool knows_device_work = false;  ///< Strategy::knows_device_work()
   /// Share of the machine's CPU time that other programs and the hypervisor took while it trained,
   /// 0..1. Nothing where that is unknown, and with several ranks, which are others to each other.
   std::optional<double> others{};
@@ -97,8 +94,7 @@ nlohmann::ordered_json epoch_line(const train::EpochRecord& record, const Datase
 std::vector<study::Scalar> epoch_scalars(const nlohmann::ordered_json& line);
 nlohmann::ordered_json summary_of(const TrainFacts& facts, const train::TrainResult& result);
 /// Adds each rank's facts, by rank, and their sums. All ranks must call it.
-void add_ranks(nlohmann::ordered_json& summary, const train::RankInfo& rank,
-               train::Strategy& strategy);
+void add_ranks(nlohmann::ordered_json& summary, const train::RankInfo& rank, train::Ranks& ranks);
 /// Returns the summary for people: where the time went, then the model's quality.
 std::string closing_table(const nlohmann::ordered_json& summary);
 
@@ -189,7 +185,7 @@ class Recorder final : public train::TrainObserver {
  public:
   /// All arguments must outlive it. `hash`: hash every batch. `from`: position of the resumed run.
   Recorder(study::RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
-           bool hash, train::Strategy& strategy, const train::Position& from, bool first_rank);
+           bool hash, train::TrainingState& state, const train::Position& from, bool first_rank);
 
   void batch(const Batch& batch, base::Clock::Ticks load) override;
   void progress(const train::TrainProgress& now) override;
@@ -217,7 +213,7 @@ class Recorder final : public train::TrainObserver {
   study::RunDirectory& directory_;
   const Recipe& recipe_;
   const DatasetInfo& dataset_;
-  train::Strategy& strategy_;
+  train::TrainingState& state_;
   std::optional<BatchHash> hash_;
   std::optional<study::EventFile> events_;  ///< only with train.tensorboard
   ProgressLine line_;

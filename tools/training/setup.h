@@ -15,6 +15,7 @@
 #include "pipeline/setup/load_recipe.h"
 #include "strategies/control/rank.h"
 #include "strategies/trainer/strategy.h"
+#include "strategies/trainer/strategy_options.h"
 
 namespace millrace::tools {
 

@@ -16,7 +16,7 @@
 #include "models/options.h"
 #include "pipeline/loader/slice.h"
 #include "pipeline/setup/loader_setup.h"
-#include "strategies/trainer/strategy.h"
+#include "strategies/trainer/simulated.h"
 #include "strategies/trainer/torch_library.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"

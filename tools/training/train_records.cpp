@@ -224,7 +224,7 @@ void add_machine(Json& s, const TrainFacts& facts) {
   s["cpu"] = machine.cpu.empty() ? Json(nullptr) : Json(machine.cpu);
   s["memory_bytes"] = machine.memory_bytes > 0 ? Json(machine.memory_bytes) : Json(nullptr);
   s["gpus"] = machine.gpus;
-  s["device"] = facts.device;
+  s["device"] = facts.device.device();
   s["world_size"] = facts.options.world;
 }
 
@@ -320,7 +320,7 @@ Json parts_json(const train::DeviceTime& time) {
 /// Adds memory, and what the device did where that was measured.
 void add_device(Json& s, const TrainFacts& facts) {
   s["peak_rss_bytes"] = peak_rss_bytes();
-  s["peak_device_bytes"] = facts.peak_device_bytes;
+  s["peak_device_bytes"] = facts.device.peak_device_bytes();
   s["clock"] = facts.recipe.text("train.clock");
   if (facts.utilization) {
     s["gpu_utilization"] = facts.utilization->gpu;
@@ -330,9 +330,10 @@ void add_device(Json& s, const TrainFacts& facts) {
     const train::DeviceTime& time = *facts.device_time;
     s["inflight"] = facts.recipe.integer("train.inflight");
     s["device_busy_s"] = base::Clock::seconds(time.busy);
-    s["device_busy_is"] = facts.knows_device_work ? "exact" : "upper bound";
-    s["device_submissions"] = facts.submissions.steps;
-    s["device_starved"] = facts.submissions.starved;
+    s["device_busy_is"] = facts.device.knows_device_work() ? "exact" : "upper bound";
+    const train::Submissions submissions = facts.device.submissions();
+    s["device_submissions"] = submissions.steps;
+    s["device_starved"] = submissions.starved;
     s["device_gap_load_s"] = base::Clock::seconds(time.gap_load());
     s["device_gap_other_s"] = base::Clock::seconds(time.gap_other());
     s["device_gaps"] = span_json(measure::SpanSeconds(time.gaps));
@@ -347,14 +348,15 @@ std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
   const train::DeviceTime& time = *facts.device_time;
   const auto wait = static_cast<std::size_t>(measure::Span::device_wait);
   const study::UpdateTimes::Sum set_up = facts.updates.set_up();
+  const train::Submissions submissions = facts.device.submissions();
   study::DeviceFigures figures{
       .asynchronous = clock_of(facts.recipe) == StepClock::async,
       .busy_s = base::Clock::seconds(time.busy - time.setup_busy),
       .wait_s = seconds.each[wait],
       .setup_s = set_up.seconds,
       .setup_wait_s = set_up.device_wait_s,
-      .submissions = facts.submissions.steps,
-      .starved = facts.submissions.starved,
+      .submissions = submissions.steps,
+      .starved = submissions.starved,
   };
   const measure::SpanSeconds gaps(train::difference(time.gaps, time.setup_gaps));
   figures.gap_load_s = gaps.each[static_cast<std::size_t>(measure::Span::load)];
@@ -403,7 +405,7 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   return s;
 }
 
-void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) {
+void add_ranks(Json& s, const train::RankInfo& rank, train::Ranks& ranks) {
   Json mine{{"rank", rank.rank},
             {"host", s["host"]},
             {"pid", getpid()},
@@ -414,17 +416,17 @@ void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) 
             {"blame", s["blame"]},
             {"verdict", s["verdict"]},
             {"peer_wait_s", s["spans"]["peer_wait"]},
-            {"network_wait_s", strategy.network_wait_s()},
+            {"network_wait_s", ranks.network_wait_s()},
             {"peak_rss_bytes", s["peak_rss_bytes"]},
             {"parameters_hash", s["parameters_hash"]}};
   for (const char* key : {"gpu_utilization", "gpu_memory_utilization"})
     if (s.contains(key)) mine[key] = s[key];
-  Json ranks = Json::array();
-  for (const std::string& text : strategy.gather(study::to_text(mine)))
-    ranks.push_back(Json::parse(text));
+  Json all = Json::array();
+  for (const std::string& text : ranks.gather(study::to_text(mine)))
+    all.push_back(Json::parse(text));
   std::uint64_t failed = 0;
   double network_s = 0;
-  for (const Json& one : ranks) {
+  for (const Json& one : all) {
     failed += one["failed"].get<std::uint64_t>();
     network_s += one["network_wait_s"].get<double>();
   }
@@ -432,24 +434,24 @@ void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) 
   for (const char* key : {"load_s", "update_s"}) {
     double sum = 0;
     double most = 0;
-    for (const Json& one : ranks) {
+    for (const Json& one : all) {
       const double value = one[key];
       sum += value;
       most = std::max(most, value);
     }
-    s[std::string(key) + "_mean"] = sum / static_cast<double>(ranks.size());
+    s[std::string(key) + "_mean"] = sum / static_cast<double>(all.size());
     s[std::string(key) + "_max"] = most;
   }
-  const std::vector<train::PeerWait> blamed = strategy.peer_waits();
+  const std::vector<train::PeerWait> blamed = ranks.peer_waits();
   for (std::size_t r = 0; r < blamed.size(); ++r) {
-    ranks[r]["blamed_wait_s"] = blamed[r].total();
-    ranks[r]["blamed_on"] = {
+    all[r]["blamed_wait_s"] = blamed[r].total();
+    all[r]["blamed_on"] = {
         {"load", blamed[r].load}, {"update", blamed[r].update}, {"other", blamed[r].other}};
   }
   s["straggler_rank"] = train::straggler_of(blamed);
   s["straggler_on"] = train::cause_of_waits(blamed, network_s);
-  s["network_wait_s"] = network_s / static_cast<double>(ranks.size());
-  s["ranks"] = std::move(ranks);
+  s["network_wait_s"] = network_s / static_cast<double>(all.size());
+  s["ranks"] = std::move(all);
 }
 
 std::string closing_table(const Json& s) {
