@@ -59,6 +59,13 @@ void check_variant(const ModelDescription& model, const ModelOptions& options) {
 
 }  // namespace
 
+ModelOptions model_options(const Recipe& recipe) {
+  return {.variant = recipe.text("model.variant"),
+          .dropout = recipe.number("model.dropout"),
+          .init = recipe.text("model.init"),
+          .native_ops = recipe.text("model.ops") == "native"};
+}
+
 std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape& shape,
                                        const ModelOptions& options) {
   const ModelDescription* const description = describe_model(name);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/image.h"
+#include "millrace/recipe.h"
 #include "models/options.h"
 
 namespace millrace::train {
@@ -40,6 +41,9 @@ class Classifier : public torch::nn::Module {
 
 // Models by the names of models/descriptions.h. One whose layers are of another kind than theirs is
 // a class like those in architectures.h, and a function of Maker in registry.cpp.
+
+/// Returns the options that the keys of [model] give. model.ops must be resolved.
+ModelOptions model_options(const Recipe& recipe);
 
 /// Builds the model `name`, initialised from torch's current generator. Throws UsageError for an
 /// unknown name, a shape that the model cannot take, or an option that it does not have.

@@ -145,25 +145,25 @@ DataParallel::DataParallel(const StrategyOptions& options, bool separate,
                            std::unique_ptr<DeviceGroup> group)
     : TorchStrategy(checked(options)),
       separate_(separate || !torch_device().is_cpu()),
-      threads_(options.replicas),
-      given_(static_cast<std::size_t>(options.replicas)),
+      threads_(static_cast<int>(options.recipe.integer("train.replicas"))),
+      given_(static_cast<std::size_t>(threads_.count())),
       group_(std::move(group)) {
-  if (group_ == nullptr && cuda() && options.replicas > 1)
-    group_ = cuda()->make_group(options.replicas);
+  const int replicas = threads_.count();
+  if (group_ == nullptr && cuda() && replicas > 1) group_ = cuda()->make_group(replicas);
   const auto parameters = model().parameters();
-  for (int replica = 1; replica < options.replicas; ++replica) {
+  for (int replica = 1; replica < replicas; ++replica) {
     torch::Device device = torch_device();
     if (!device.is_cpu()) device.set_index(static_cast<c10::DeviceIndex>(replica));
     others_.push_back({device, make_replica(device), make_device_streams(device),
-                       Normalization(this->options(), device), add_replica(device)});
+                       Normalization(options.recipe, form(), device), add_replica(device)});
     if (separate_) continue;
     const auto own = others_.back().model->parameters();
     for (std::size_t i = 0; i < own.size(); ++i)
       torch::Tensor(own[i]).set_data(parameters[i].detach());
   }
-  if (options.sync_batchnorm) {
-    replica_barrier_ = std::make_shared<ReplicaBarrier>(threads_.count());
-    for (int replica = 0; replica < threads_.count(); ++replica)
+  if (options.recipe.boolean("train.sync_batchnorm")) {
+    replica_barrier_ = std::make_shared<ReplicaBarrier>(replicas);
+    for (int replica = 0; replica < replicas; ++replica)
       set_statistics_reducer(replica_of(replica),
                              std::make_shared<Statistics>(replica_barrier_, replica));
   }
@@ -203,7 +203,7 @@ std::vector<Samples> DataParallel::scatter(Batch& batch) {
     const pipeline::Slice slice =
         pipeline::rank_slice(batch.count(), replica, threads_.count(), /*group=*/1);
     given_[static_cast<std::size_t>(replica)] += static_cast<std::uint64_t>(slice.count);
-    Samples part{images_of(batch, slice, options()), targets_of(batch, slice)};
+    Samples part{images_of(batch, slice, form()), targets_of(batch, slice)};
     DeviceStreams* const streams =
         replica == 0 ? this->streams()
                      : others_[static_cast<std::size_t>(replica - 1)].streams.get();

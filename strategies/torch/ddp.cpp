@@ -29,6 +29,7 @@
 #include "models/weights.h"
 #include "strategies/control/socket.h"
 #include "strategies/torch/device.h"
+#include "strategies/trainer/train_choices.h"
 #include "strategies/trainer/trainer.h"
 
 namespace millrace::train {
@@ -307,9 +308,10 @@ class RankStatistics final : public StatisticsReducer {
 };
 
 std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions& options) {
+  const double timeout = options.recipe.number("train.timeout");
   ControlOptions control{.rank = peers.rank(),
                          .world = peers.world(),
-                         .timeout_s = options.timeout,
+                         .timeout_s = timeout,
                          .key = options.rank.key.value_or(0),
                          .interrupted = options.hooks.interrupted};
   control.on_failure = [leave = options.hooks.leave](const FailureReport& report) {
@@ -333,17 +335,17 @@ std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions
     std::uint64_t key = 0;
     words >> port >> key;
     if (store_carries_key) control.key = key;
-    channel = ControlChannel::connect(control, options.rank.master_addr, port, options.timeout);
+    channel = ControlChannel::connect(control, options.rank.master_addr, port, timeout);
   }
   options.hooks.watched();
-  channel->wait_for_ranks(options.timeout);
+  channel->wait_for_ranks(timeout);
   return channel;
 }
 
 /// Throws UsageError on every rank if model.ops=auto chose different ops because the hosts have
 /// different SIMD levels.
 void require_same_ops(Peers& peers, const StrategyOptions& options) {
-  const std::string mine = options.model_options.native_ops ? "native" : "torch";
+  const std::string mine = ops_of(options.recipe) == ModelOps::native ? "native" : "torch";
   const std::vector<std::string> all = peers.gather(mine);
   const auto other = std::find_if(all.begin(), all.end(), [&](const auto& o) { return o != mine; });
   if (other == all.end()) return;
@@ -359,7 +361,7 @@ Ddp::Ddp(const StrategyOptions& options, std::unique_ptr<DeviceStreams> device_s
          std::unique_ptr<DeviceGraph> graph)
     : TorchStrategy(options, std::move(device_streams)),
       peers_(options.rank, cuda() ? &*cuda() : nullptr,
-             std::chrono::seconds(std::llround(options.timeout))),
+             std::chrono::seconds(std::llround(options.recipe.number("train.timeout")))),
       control_((require_same_ops(peers_, options), open_control(peers_, options))),
       arrives_ahead_(this->streams() != nullptr && options.graph_samples == 0),
       arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
@@ -367,7 +369,7 @@ Ddp::Ddp(const StrategyOptions& options, std::unique_ptr<DeviceStreams> device_s
   std::vector<torch::Tensor> all;
   for (const auto& [name, tensor] : state_of(model())) all.push_back(tensor.detach());
   peers_.broadcast(all);
-  if (options.sync_batchnorm && peers_.world() > 1)
+  if (options.recipe.boolean("train.sync_batchnorm") && peers_.world() > 1)
     set_statistics_reducer(model(), std::make_shared<RankStatistics>(peers_, statistics_ticks_));
   std::vector<torch::Tensor> parameters;
   std::unordered_map<std::size_t, std::string> names;

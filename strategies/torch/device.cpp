@@ -16,8 +16,10 @@
 #include <string_view>
 #include <utility>
 
+#include "augment/plan/choices.h"
 #include "millrace/error.h"
 #include "models/native/ops.h"
+#include "strategies/trainer/train_choices.h"
 
 namespace millrace::train {
 
@@ -28,38 +30,34 @@ pipeline::Slice whole(const Batch& batch) { return {0, batch.count()}; }
 namespace {
 
 /// Returns the bytes of one sample. Throws UsageError if the batch has others.
-std::int64_t sample_bytes(const Batch& batch, const StrategyOptions& options) {
-  const std::int64_t channels = options.channels;
-  const std::int64_t height = options.input.height;
-  const std::int64_t width = options.input.width;
-  const std::int64_t sample =
-      channels * height * width * static_cast<std::int64_t>(size_of(options.dtype));
-  if (static_cast<std::int64_t>(batch.bytes()) != batch.count() * sample)
-    throw UsageError("model.name=" + options.model + " was built for " + std::to_string(channels) +
-                         "x" + std::to_string(height) + "x" + std::to_string(width) + " " +
-                         std::string(name_of(options.dtype)) + " samples of " +
-                         std::to_string(sample) + " bytes, the batch has " +
-                         std::to_string(batch.bytes()) + " bytes for " +
-                         std::to_string(batch.count()) + " samples",
-                     "training and evaluation must end in the same size");
-  return sample;
+std::int64_t sample_bytes(const Batch& batch, const InputForm& form) {
+  const SampleSpec& sample = form.sample;
+  const auto bytes = static_cast<std::int64_t>(sample.bytes());
+  if (static_cast<std::int64_t>(batch.bytes()) != batch.count() * bytes)
+    throw UsageError(
+        "model.name=" + form.model + " was built for " + std::to_string(sample.channels) + "x" +
+            std::to_string(sample.size.height) + "x" + std::to_string(sample.size.width) + " " +
+            std::string(name_of(sample.dtype)) + " samples of " + std::to_string(bytes) +
+            " bytes, the batch has " + std::to_string(batch.bytes()) + " bytes for " +
+            std::to_string(batch.count()) + " samples",
+        "training and evaluation must end in the same size");
+  return bytes;
 }
 
-torch::ScalarType element_of(const StrategyOptions& options) {
-  return options.dtype == DType::u8 ? torch::kByte : torch::kFloat;
+torch::ScalarType element_of(const InputForm& form) {
+  return form.sample.dtype == DType::u8 ? torch::kByte : torch::kFloat;
 }
 
 /// Returns `count` samples at the beginning of `elements` as N x channels x height x width, with
 /// the strides of their layout.
-torch::Tensor as_images(const torch::Tensor& elements, std::int64_t count,
-                        const StrategyOptions& options) {
-  const std::int64_t channels = options.channels;
-  const std::int64_t height = options.input.height;
-  const std::int64_t width = options.input.width;
-  if (channels > 1 && options.layout == Layout::hwc)
+torch::Tensor as_images(const torch::Tensor& elements, std::int64_t count, const InputForm& form) {
+  const std::int64_t channels = form.sample.channels;
+  const std::int64_t height = form.sample.size.height;
+  const std::int64_t width = form.sample.size.width;
+  if (channels > 1 && form.sample.layout == Layout::hwc)
     return elements.view({count, height, width, channels}).permute({0, 3, 1, 2});
   torch::Tensor planes = elements.view({count, channels, height, width});
-  if (channels != 1 || options.channels_last == "off") return planes;
+  if (channels != 1 || !form.channels_last) return planes;
   // A single plane is both planes and pixels. Strides that say so keep the first pooling fast; they
   // also make a convolution choose channels_last, whatever the weights' format.
   return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
@@ -76,14 +74,12 @@ const std::byte* bytes_of(const void* memory) { return static_cast<const std::by
 
 }  // namespace
 
-torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options) {
-  const std::int64_t bytes = sample_bytes(batch, options);
+torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const InputForm& form) {
+  const std::int64_t bytes = sample_bytes(batch, form);
   auto* const pixels = const_cast<std::byte*>(batch.data() + slice.first * bytes);
-  return as_images(
-      torch::from_blob(pixels,
-                       {slice.count * bytes / static_cast<std::int64_t>(size_of(options.dtype))},
-                       element_of(options)),
-      slice.count, options);
+  const auto elements = static_cast<std::int64_t>(form.sample.elements());
+  return as_images(torch::from_blob(pixels, {slice.count * elements}, element_of(form)),
+                   slice.count, form);
 }
 
 torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice) {
@@ -104,39 +100,42 @@ torch::Tensor block_of(const Batch& batch) {
   return torch::from_blob(const_cast<std::byte*>(batch.data()), {end - batch.data()}, torch::kByte);
 }
 
-Samples samples_in(const torch::Tensor& block, const Batch& batch, const StrategyOptions& options) {
+Samples samples_in(const torch::Tensor& block, const Batch& batch, const InputForm& form) {
   const std::int64_t count = batch.count();
-  const torch::Tensor pixels = block.narrow(0, 0, count * sample_bytes(batch, options));
+  const torch::Tensor pixels = block.narrow(0, 0, count * sample_bytes(batch, form));
   const bool labelled = batch.classes() == 0;
   const std::byte* const targets =
       labelled ? bytes_of(batch.labels()) : bytes_of(batch.probabilities());
   const std::int64_t begin = targets - batch.data();
   const torch::Tensor rows =
       block.narrow(0, begin, block.numel() - begin).view(labelled ? torch::kLong : torch::kFloat);
-  return {as_images(pixels.view(element_of(options)), count, options),
+  return {as_images(pixels.view(element_of(form)), count, form),
           labelled ? rows : rows.view({count, batch.classes()})};
 }
 
 // Converts levels to normalised values on the device.
 
-Normalization::Normalization(const StrategyOptions& options, torch::Device device)
-    : channels_last_(options.channels == 1 ? options.channels_last != "off"
-                                           : options.channels_last == "on") {
-  if (!options.normalize) return;
-  torch::Tensor tables = torch::empty({options.channels, 256}, torch::kFloat);
+Normalization::Normalization(const Recipe& recipe, const InputForm& form, torch::Device device)
+    : channels_last_(form.channels_last) {
+  if (augment::normalize_of(recipe) == augment::Normalize::loader) return;
+  const int channels = form.sample.channels;
+  const std::vector<double>& mean = recipe.numbers("output.mean");
+  const std::vector<double>& std = recipe.numbers("output.std");
+  torch::Tensor tables = torch::empty({channels, 256}, torch::kFloat);
   auto cell = tables.accessor<float, 2>();
-  for (int channel = 0; channel < options.channels; ++channel) {
+  for (int channel = 0; channel < channels; ++channel) {
     const auto of_channel = [&](const std::vector<double>& values) {
       return static_cast<float>(values.size() == 1 ? values[0]
                                                    : values[static_cast<std::size_t>(channel)]);
     };
     for (int level = 0; level < 256; ++level)
       cell[channel][level] =
-          (static_cast<float>(level) / 255.0f - of_channel(options.mean)) / of_channel(options.std);
+          (static_cast<float>(level) / 255.0f - of_channel(mean)) / of_channel(std);
   }
+  const std::string& amp = recipe.text("train.amp");
   // Native ops take f32 whatever train.amp says.
-  if (options.amp != "off" && !options.model_options.native_ops)
-    tables = tables.to(options.amp == "f16" ? torch::kHalf : torch::kBFloat16);
+  if (amp != "off" && ops_of(recipe) != ModelOps::native)
+    tables = tables.to(amp == "f16" ? torch::kHalf : torch::kBFloat16);
   tables_ = tables.to(device);
 }
 
@@ -384,9 +383,10 @@ int device_index(const std::string& device) {
 std::optional<CudaLibrary> load_cuda(const StrategyOptions& options) {
   const int index = device_index(options.device);
   if (index < 0) return {};
-  const bool replicas = options.strategy == "data_parallel";
-  return CudaLibrary::load("train.device=" + options.device, index,
-                           replicas ? options.replicas : 1);
+  const bool replicas = strategy_of(options.recipe) == StrategyKind::data_parallel;
+  return CudaLibrary::load(
+      "train.device=" + options.device, index,
+      replicas ? static_cast<int>(options.recipe.integer("train.replicas")) : 1);
 }
 
 torch::Device torch_device(const std::string& device) {
@@ -404,12 +404,14 @@ void keep_freed_memory() {
 
 bool wants_channels_last(const StrategyOptions& options, torch::Device device,
                          const torch::nn::Module& model) {
-  const bool native = options.model_options.native_ops;
-  if (options.channels_last != "auto") return options.channels_last == "on";
-  const bool pixels = options.layout == Layout::hwc && options.channels > 1;
-  const bool tensor_cores =
-      options.amp != "off" || (options.tf32 != "off" && fits_tensor_cores(model));
-  return !native && (device.is_cpu() || pixels || tensor_cores);
+  const Recipe& recipe = options.recipe;
+  const std::string& wanted = recipe.text("train.channels_last");
+  if (wanted != "auto") return wanted == "on";
+  if (ops_of(recipe) == ModelOps::native) return false;
+  const bool pixels = options.sample.layout == Layout::hwc && options.sample.channels > 1;
+  const bool tensor_cores = recipe.text("train.amp") != "off" ||
+                            (recipe.text("train.tf32") != "off" && fits_tensor_cores(model));
+  return device.is_cpu() || pixels || tensor_cores;
 }
 
 void choose_algorithms_by_time(bool on) { at::globalContext().setBenchmarkCuDNN(on); }

@@ -26,10 +26,16 @@ namespace millrace::train {
 /// Returns the slice that holds the whole batch.
 pipeline::Slice whole(const Batch& batch);
 
-/// Returns N x channels x height x width images, f32 or u8 according to options.dtype; with
-/// options.layout hwc, channels are adjacent in memory. Throws UsageError if the batch does not
-/// match `options`.
-torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options);
+/// The form in which a model takes the samples of a batch.
+struct InputForm {
+  std::string model;  ///< its name, for messages
+  SampleSpec sample;
+  bool channels_last = false;  ///< the model's convolutions work on pixels
+};
+
+/// Returns N x channels x height x width images, f32 or u8; with layout hwc, channels are adjacent
+/// in memory. Throws UsageError if the batch holds other samples.
+torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const InputForm& form);
 /// Returns N labels.
 torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice);
 /// Returns the targets of the loss: labels, or the probabilities (N x classes) that ops made of
@@ -46,18 +52,18 @@ struct Samples {
 torch::Tensor block_of(const Batch& batch);
 /// Returns views of a copy of block_of(batch), on any device, as images_of() and targets_of()
 /// return them of the batch. Throws what images_of() does.
-Samples samples_in(const torch::Tensor& block, const Batch& batch, const StrategyOptions& options);
+Samples samples_in(const torch::Tensor& block, const Batch& batch, const InputForm& form);
 
 // Normalisation on the device (output.normalize=device): converts levels 0..255 to the model's
 // values there, so that a quarter of the bytes is sent.
 
 /// Looks up (level / 255 - mean) / std, computed on the host, so that every device gives the bits
 /// of augment/plan/store.h. One kernel writes the memory format that the model reads
-/// (options.channels_last, resolved) and, in mixed precision, the element type that its first
-/// convolution or linear layer would convert to.
+/// and, in mixed precision, the element type that its first convolution or linear layer would
+/// convert to.
 class Normalization {
  public:
-  Normalization(const StrategyOptions& options, torch::Device device);
+  Normalization(const Recipe& recipe, const InputForm& form, torch::Device device);
 
   /// Converts N x channels x height x width levels on the device. Returns f32 unchanged.
   torch::Tensor operator()(const torch::Tensor& images) const;

@@ -10,17 +10,23 @@
 #include "strategies/torch/ddp.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/single.h"
+#include "strategies/trainer/train_choices.h"
 
 /// Makes a strategy. Throws what the strategies' constructors throw.
 extern "C" MILLRACE_PRIVATE_API millrace::train::Strategy* millrace_make_strategy(
     const millrace::train::StrategyOptions* options) {
-  if (options->strategy == "ddp") return new millrace::train::Ddp(*options);
-  if (options->strategy == "data_parallel") return new millrace::train::DataParallel(*options);
+  using millrace::train::StrategyKind;
+  switch (millrace::train::strategy_of(options->recipe)) {
+    case StrategyKind::ddp:
+      return new millrace::train::Ddp(*options);
+    case StrategyKind::data_parallel:
+      return new millrace::train::DataParallel(*options);
+    case StrategyKind::single:
+      break;
+  }
   return new millrace::train::Single(*options);
 }
 
-/// Loads the CUDA module and asks for a device, as train.device=cuda does. Writes what fails to
-/// `reason` (cut to `capacity`), and nothing if it works.
 /// Loads the CUDA module and makes the device's context, if a device of CUDA is named.
 extern "C" MILLRACE_PRIVATE_API void millrace_load_ahead(const char* device) {
   try {
@@ -30,6 +36,8 @@ extern "C" MILLRACE_PRIVATE_API void millrace_load_ahead(const char* device) {
   }
 }
 
+/// Loads the CUDA module and asks for a device, as train.device=cuda does. Writes what fails to
+/// `reason` (cut to `capacity`), and nothing if it works.
 extern "C" MILLRACE_PRIVATE_API void millrace_try_cuda(char* reason, std::size_t capacity) {
   try {
     millrace::train::CudaLibrary::load("", 0);

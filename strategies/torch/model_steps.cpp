@@ -26,9 +26,9 @@ std::unique_ptr<Optimizer> sgd_for(const torch::nn::Module& model) {
   NamedTensors named;
   for (const auto& parameter : model.named_parameters())
     named.emplace_back(parameter.key(), parameter.value());
-  StrategyOptions options;
-  options.momentum = 0.9;
-  return make_optimizer(options, std::move(named));
+  Recipe recipe({});
+  recipe.set("train.momentum=0.9");
+  return make_optimizer(recipe, std::move(named));
 }
 
 }  // namespace

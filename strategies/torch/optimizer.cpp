@@ -5,6 +5,8 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <stdexcept>
+
 #include "millrace/error.h"
 
 namespace millrace::train {
@@ -46,12 +48,16 @@ void append(NamedTensors& state, const std::string& kind, const NamedTensors& pa
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const StrategyOptions& options, NamedTensors parameters)
-      : named_(std::move(parameters)), parameters_(tensors_of(named_)), options_(options) {
-    if (options_.nesterov && options_.momentum <= 0)
+  Sgd(const Recipe& recipe, NamedTensors parameters)
+      : named_(std::move(parameters)),
+        parameters_(tensors_of(named_)),
+        momentum_(recipe.number("train.momentum")),
+        nesterov_(recipe.boolean("train.nesterov")),
+        weight_decay_(recipe.number("train.weight_decay")) {
+    if (nesterov_ && momentum_ <= 0)
       throw UsageError("train.nesterov=true needs a momentum",
                        "set train.momentum, to 0.9 for example, or train.nesterov=false");
-    if (options_.momentum == 0) return;
+    if (momentum_ == 0) return;
     for (const torch::Tensor& parameter : parameters_)
       momenta_.push_back(torch::zeros_like(parameter));
   }
@@ -61,9 +67,9 @@ class Sgd final : public Optimizer {
     constexpr bool kMaximize = false;
     constexpr bool kFirst = false;  // without dampening, momenta of 0 are equivalent to none
     with_rate(lr, [&](const auto& rate) {
-      at::_fused_sgd_(parameters_, gradients_of(parameters_), momenta_, options_.weight_decay,
-                      options_.momentum, rate, kDampening, options_.nesterov, kMaximize, kFirst,
-                      /*grad_scale=*/{}, where_defined(found_inf));
+      at::_fused_sgd_(parameters_, gradients_of(parameters_), momenta_, weight_decay_, momentum_,
+                      rate, kDampening, nesterov_, kMaximize, kFirst, /*grad_scale=*/{},
+                      where_defined(found_inf));
     });
   }
 
@@ -77,17 +83,23 @@ class Sgd final : public Optimizer {
   NamedTensors named_;
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> momenta_;  ///< empty if momentum is 0
-  StrategyOptions options_;
+  double momentum_;
+  bool nesterov_;
+  double weight_decay_;
 };
 
 class Adam final : public Optimizer {
  public:
-  Adam(const StrategyOptions& options, NamedTensors parameters)
+  /// `decoupled`: AdamW's weight decay, which the moment estimates do not see.
+  Adam(const Recipe& recipe, NamedTensors parameters, bool decoupled)
       : named_(std::move(parameters)),
         parameters_(tensors_of(named_)),
-        options_(options),
-        decoupled_(options.optimizer == "adamw") {
-    if (options_.nesterov)
+        beta1_(recipe.numbers("train.betas")[0]),
+        beta2_(recipe.numbers("train.betas")[1]),
+        eps_(recipe.number("train.eps")),
+        weight_decay_(recipe.number("train.weight_decay")),
+        decoupled_(decoupled) {
+    if (recipe.boolean("train.nesterov"))
       throw UsageError("train.nesterov=true works only with train.optimizer=sgd",
                        "set train.nesterov=false");
     for (const torch::Tensor& parameter : parameters_) {
@@ -104,9 +116,8 @@ class Adam final : public Optimizer {
     const auto apply = [&](const auto& fused) {
       with_rate(lr, [&](const auto& rate) {
         fused(parameters_, gradients_of(parameters_), means_, squares_,
-              std::vector<torch::Tensor>{}, steps_, rate, options_.beta1, options_.beta2,
-              options_.weight_decay, options_.eps, kAmsgrad, kMaximize,
-              /*grad_scale=*/std::nullopt, where_defined(found_inf));
+              std::vector<torch::Tensor>{}, steps_, rate, beta1_, beta2_, weight_decay_, eps_,
+              kAmsgrad, kMaximize, /*grad_scale=*/std::nullopt, where_defined(found_inf));
       });
     };
     if (decoupled_)
@@ -129,18 +140,18 @@ class Adam final : public Optimizer {
   NamedTensors named_;
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> means_, squares_, steps_;
-  StrategyOptions options_;
+  double beta1_, beta2_, eps_, weight_decay_;
   bool decoupled_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const StrategyOptions& options, NamedTensors parameters) {
-  if (options.optimizer == "sgd") return std::make_unique<Sgd>(options, std::move(parameters));
-  if (options.optimizer == "adam" || options.optimizer == "adamw")
-    return std::make_unique<Adam>(options, std::move(parameters));
-  throw UsageError("train.optimizer=" + options.optimizer + ": unknown optimizer",
-                   "use sgd, adam or adamw");
+std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, NamedTensors parameters) {
+  const std::string& name = recipe.text("train.optimizer");
+  if (name == "sgd") return std::make_unique<Sgd>(recipe, std::move(parameters));
+  if (name == "adam" || name == "adamw")
+    return std::make_unique<Adam>(recipe, std::move(parameters), name == "adamw");
+  throw std::logic_error("train.optimizer=" + name + " has no class");
 }
 
 // Updates and swaps averaged weights.

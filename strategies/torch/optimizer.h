@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/recipe.h"
 #include "models/weights.h"
-#include "strategies/trainer/strategy_options.h"
 
 namespace millrace::train {
 
@@ -35,10 +35,10 @@ class Optimizer {
   virtual NamedTensors state() = 0;
 };
 
-/// Makes sgd (momentum after Sutskever et al., 2013), adam (Kingma and Ba, 2015) or adamw
-/// (Loshchilov and Hutter, 2019), as torch.optim defines them. `parameters` are named as in the
-/// model. Throws UsageError for contradictory options.
-std::unique_ptr<Optimizer> make_optimizer(const StrategyOptions& options, NamedTensors parameters);
+/// Makes the recipe's train.optimizer: sgd (momentum after Sutskever et al., 2013), adam (Kingma
+/// and Ba, 2015) or adamw (Loshchilov and Hutter, 2019), as torch.optim defines them. `parameters`
+/// are named as in the model. Throws UsageError for contradictory keys.
+std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, NamedTensors parameters);
 
 // Exponential moving average of a model's weights. If kept, evaluations use it.
 

@@ -80,7 +80,7 @@ Single::Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> st
     : TorchStrategy(options, std::move(streams)) {
   if (options.graph_samples == 0) return;
   if (graph == nullptr) graph = cuda().value().make_graph();
-  if (options.graph_step)
+  if (options.recipe.text("train.cuda_graphs") == "step")
     whole_.emplace(std::move(graph), *this->streams(), torch_device(), options.graph_samples);
   else
     graphed_.emplace(std::move(graph), *this->streams(), model().parameters(),

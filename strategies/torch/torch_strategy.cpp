@@ -7,11 +7,13 @@
 #include <limits>
 #include <utility>
 
+#include "augment/plan/choices.h"
 #include "millrace/error.h"
 #include "models/layers.h"
 #include "models/registry.h"
 #include "models/weights.h"
 #include "strategies/torch/device.h"
+#include "strategies/trainer/train_choices.h"
 
 namespace millrace::train {
 namespace {
@@ -63,17 +65,20 @@ void clip(const std::vector<torch::Tensor>& gradients, double limit) {
 
 /// Returns the options. Throws UsageError if they contradict each other.
 const StrategyOptions& checked(const StrategyOptions& options) {
-  if (options.dtype != (options.normalize ? DType::u8 : DType::f32))
-    throw UsageError("model.name=" + options.model + " takes f32, the batches are " +
-                         std::string(name_of(options.dtype)),
+  const Recipe& recipe = options.recipe;
+  const SampleSpec& sample = options.sample;
+  const bool normalize = augment::normalize_of(recipe) == augment::Normalize::device;
+  if (sample.dtype != (normalize ? DType::u8 : DType::f32))
+    throw UsageError("model.name=" + recipe.text("model.name") + " takes f32, the batches are " +
+                         std::string(name_of(sample.dtype)),
                      "set output.dtype=f32; output.normalize=device sends u8 and makes f32 of it");
-  if (options.channels_last == "on" && options.model_options.native_ops)
+  const std::string& channels_last = recipe.text("train.channels_last");
+  if (channels_last == "on" && ops_of(recipe) == ModelOps::native)
     throw UsageError(
         "train.channels_last=on with model.ops=native: native ops work on planar (NCHW) tensors",
         "set train.channels_last=auto, or model.ops=torch");
   // A convolution that sees adjacent channels chooses channels_last, whatever the weights' format.
-  if (options.channels_last == "off" && options.layout == Layout::hwc && options.channels > 1 &&
-      !options.normalize)
+  if (channels_last == "off" && sample.layout == Layout::hwc && sample.channels > 1 && !normalize)
     throw UsageError(
         "output.layout=hwc with train.channels_last=off: convolutions would use channels_last",
         "set train.channels_last=on, leave output.layout at its default, or let the device lay "
@@ -85,41 +90,51 @@ const StrategyOptions& checked(const StrategyOptions& options) {
 
 TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams)
     : options_(checked(options)),
+      amp_(options.recipe.text("train.amp")),
+      label_smoothing_(options.recipe.number("train.label_smoothing")),
+      clip_(options.recipe.number("train.clip")),
+      device_parts_(options.recipe.boolean("train.device_parts")),
+      seed_(static_cast<std::uint64_t>(options.recipe.integer("seed"))),
+      inflight_(inflight_of(options.recipe)),
       cuda_(load_cuda(options)),
       device_(millrace::train::torch_device(options.device)),
+      form_{options.recipe.text("model.name"), options.sample},
       model_([&] {
+        const Recipe& recipe = options_.recipe;
         if (device_.is_cpu())
           keep_freed_memory();
         else
-          allow_tf32(options_.tf32);
-        if (!device_.is_cpu()) choose_algorithms_by_time(options_.cudnn_benchmark);
-        if (options_.deterministic && !device_.is_cpu()) require_determinism();
+          allow_tf32(recipe.text("train.tf32"));
+        if (!device_.is_cpu()) choose_algorithms_by_time(recipe.boolean("train.cudnn_benchmark"));
+        if (recipe.boolean("train.deterministic") && !device_.is_cpu()) require_determinism();
         torch::set_num_threads(options_.threads);
-        torch::manual_seed(options_.seed);
+        torch::manual_seed(seed_);
         auto model = make_replica(device_);
-        if (!options_.weights.empty()) load_weights(*model, options_.weights);
+        const std::string& weights = recipe.text("model.weights");
+        if (!weights.empty()) load_weights(*model, weights);
         return model;
       }()),
-      normalization_(options_, device_),
+      normalization_(options_.recipe, form_, device_),
       parameters_(model_->parameters()),
-      optimizer_(make_optimizer(options_, trainable(*model_))),
-      scaler_(options_.amp == "f16", device_),
-      ema_(*model_, options_.ema),
+      optimizer_(make_optimizer(options_.recipe, trainable(*model_))),
+      scaler_(amp_ == "f16", device_),
+      ema_(*model_, options_.recipe.number("train.ema")),
       train_loss_(torch::zeros({2}, torch::kDouble)),
       counters_(1, CorrectCounter(device_)),
       streams_(streams ? std::move(streams) : make_device_streams(device_)),
-      ring_(options_.inflight),
-      rates_(options_.inflight),
-      queue_(options_.inflight) {
+      ring_(inflight_),
+      rates_(inflight_),
+      queue_(inflight_) {
   if (streams_) streams_->set_clock();
 }
 
 std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) {
-  auto model = make_model(options_.model, {options_.channels, options_.input, options_.classes},
-                          options_.model_options);
-  options_.channels_last = wants_channels_last(options_, device, *model) ? "on" : "off";
+  const SampleSpec& sample = options_.sample;
+  auto model = make_model(form_.model, {sample.channels, sample.size, options_.classes},
+                          model_options(options_.recipe));
+  form_.channels_last = wants_channels_last(options_, device, *model);
   model->to(device);
-  if (options_.channels_last == "on") prefer_channels_last(*model);
+  if (form_.channels_last) prefer_channels_last(*model);
   if (!device.is_cpu()) model->count_together();
   model->train();
   return model;
@@ -134,16 +149,16 @@ Samples TorchStrategy::take(Batch& batch) {
 Samples TorchStrategy::send(Batch& batch) {
   if (!streams_) {
     const pipeline::Slice all = whole(batch);
-    return {images_of(batch, all, options_), targets_of(batch, all)};
+    return {images_of(batch, all, form_), targets_of(batch, all)};
   }
-  Samples samples = samples_in(streams_->copy(block_of(batch)), batch, options_);
+  Samples samples = samples_in(streams_->copy(block_of(batch)), batch, form_);
   hold_until_copied(batch);
   return samples;
 }
 
 Samples TorchStrategy::send_into(Batch& batch, torch::Tensor& block, DeviceMark& read) {
   streams_->copy_into(block, block_of(batch), read);
-  Samples samples = samples_in(block, batch, options_);
+  Samples samples = samples_in(block, batch, form_);
   hold_until_copied(batch);
   return samples;
 }
@@ -163,13 +178,14 @@ std::string TorchStrategy::memory_hint(std::int64_t samples) {
   std::string smaller = "make loader.batch smaller; train.accumulate keeps its effect";
   if (options_.graph_samples > 0)  // eager steps would not account for the graph's own memory
     return "make loader.batch smaller, or set train.cuda_graphs=off, which needs less";
-  if (options_.strategy != "single" || device_.is_cpu()) return smaller;
+  if (strategy_of(options_.recipe) != StrategyKind::single || device_.is_cpu()) return smaller;
   clear_gradients();
   const std::unique_ptr<DeviceMemory> memory = make_device_memory(device_);
   const auto fit = find_samples_that_fit(samples, *memory, [&](std::int64_t count) {
     const auto on = torch::TensorOptions(device_);
+    const SampleSpec& sample = options_.sample;
     learn(*model_,
-          torch::zeros({count, options_.channels, options_.input.height, options_.input.width}, on),
+          torch::zeros({count, sample.channels, sample.size.height, sample.size.width}, on),
           torch::zeros({count}, on.dtype(torch::kLong)), {.window_samples = count},
           /*replica=*/0, /*counter=*/nullptr, /*spans=*/nullptr);
     clear_gradients();
@@ -191,7 +207,7 @@ TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor&
 
 void TorchStrategy::seed_draws(Classifier& model, torch::Device device, const StepContext& place,
                                int replica) const {
-  const std::uint64_t seed = step_seed(options_.seed, place.step, replica);
+  const std::uint64_t seed = step_seed(seed_, place.step, replica);
   if (model.is_training()) seed_dropout(model, seed);
   if (!device.is_cpu())  // each replica's device has its own generator
     at::Generator(at::globalContext().defaultGenerator(device)).set_current_seed(seed);
@@ -212,20 +228,19 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
   const bool mean = samples == window_samples;
   torch::Tensor loss;
   {
-    const Autocast autocast(options_.amp, device_);
+    const Autocast autocast(amp_, device_);
     const torch::Tensor logits = model.forward(images).to(torch::kFloat32);
     model.count_batch();
     constexpr std::int64_t kIgnoreIndex = -100;
     loss = samples == 0 ? logits.sum()
                         : at::cross_entropy_loss(logits, targets, /*weight=*/{},
                                                  mean ? at::Reduction::Mean : at::Reduction::Sum,
-                                                 kIgnoreIndex, options_.label_smoothing);
+                                                 kIgnoreIndex, label_smoothing_);
     if (counter != nullptr) counter->add(logits, targets);
   }
   if (spans != nullptr) {
     spans->enter(measure::Span::backward);
-    if (marks_ != nullptr && options_.device_parts)
-      marks_->place(*streams_, StepMarks::Place::backward);
+    if (marks_ != nullptr && device_parts_) marks_->place(*streams_, StepMarks::Place::backward);
   }
   loss.backward(scaler_.root_gradient(loss, mean ? 1 : 1 / static_cast<double>(window_samples)));
   return loss.detach();
@@ -295,12 +310,12 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, measure::Span
     if (kinds_.insert({samples, batch.classes(), place.opens, place.updates}).second)
       set_up_ = first ? measure::SetUp::first : measure::SetUp::shape;
   }
-  const std::uint64_t seed = step_seed(options_.seed, place.step, rank());
+  const std::uint64_t seed = step_seed(seed_, place.step, rank());
   at::Generator(at::globalContext().defaultGenerator(device_)).set_current_seed(seed);
 
   const bool labelled = batch.classes() == 0;  // otherwise an op mixed the labels
   const Loss loss = gradients(batch, place, spans);
-  if (marks_ != nullptr && options_.device_parts && loss.value.defined()) {
+  if (marks_ != nullptr && device_parts_ && loss.value.defined()) {
     if (loss.updated)
       marks_->set_whole_graph();
     else
@@ -376,7 +391,7 @@ void TorchStrategy::apply_gradients(const LearningRate& lr, double scale) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   const torch::Tensor found_inf = scaler_.unscale(gradients);
   if (scale != 1) at::_foreach_mul_(gradients, scale);
-  if (options_.clip > 0) clip(gradients, options_.clip);
+  if (clip_ > 0) clip(gradients, clip_);
   optimizer_->step(lr, found_inf);
   scaler_.update(found_inf);
   if (ema_) ema_.average();
@@ -435,7 +450,7 @@ TrainCounts TorchStrategy::take_train_counts() {
 }
 
 torch::Tensor TorchStrategy::answers(const torch::Tensor& images) {
-  const Autocast autocast(options_.amp, device_);
+  const Autocast autocast(amp_, device_);
   return model_->forward(normalization_(images));
 }
 
@@ -460,7 +475,7 @@ void TorchStrategy::evaluate_behind(Loader& loader, Evaluation& sum) {
     alive();
     if (batch.count() == 0) continue;
     const pipeline::Slice all = whole(batch);
-    const torch::Tensor pixels = streams_->copy(images_of(batch, all, options_));
+    const torch::Tensor pixels = streams_->copy(images_of(batch, all, form_));
     std::vector<OwnedMark> copied;
     copied.push_back(streams_->join());
     torch::Tensor labels = labels_of(batch, all).clone();
@@ -488,7 +503,7 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
         alive();
         if (batch.count() == 0) continue;
         const pipeline::Slice all = whole(batch);
-        add(sum, answers(images_of(batch, all, options_)), labels_of(batch, all), on_prediction_);
+        add(sum, answers(images_of(batch, all, form_)), labels_of(batch, all), on_prediction_);
       }
     model_->train();
     sum.failed = loader.stats().failed;

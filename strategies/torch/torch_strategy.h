@@ -63,7 +63,7 @@ class TorchStrategy : public Strategy {
   void step(Batch batch, const StepContext& place, measure::SpanClock& spans) final;
   std::vector<FinishedStep> take_finished() final;
   void drain(measure::SpanClock& spans) final;
-  int batches_held() const final { return streams_ ? std::max(2, options_.inflight) : 1; }
+  int batches_held() const final { return streams_ ? std::max(2, inflight_) : 1; }
   void hold_at_most(std::size_t most, measure::SpanClock& spans) final {
     held_.keep_at_most(most, spans);
   }
@@ -175,6 +175,7 @@ class TorchStrategy : public Strategy {
   Samples send_into(Batch& batch, torch::Tensor& block, DeviceMark& read);
   torch::Tensor normalized(const torch::Tensor& images) const { return normalization_(images); }
   const StrategyOptions& options() const { return options_; }
+  const InputForm& form() const { return form_; }
   torch::Device torch_device() const { return device_; }
   /// Returns the counter of the first replica on this process.
   CorrectCounter& counter() { return counters_.front(); }
@@ -217,9 +218,16 @@ class TorchStrategy : public Strategy {
     TensorValues weights, averages, training;
   };
 
-  StrategyOptions options_;
+  const StrategyOptions options_;
+  // The recipe's values that a step reads.
+  const std::string amp_;
+  const double label_smoothing_, clip_;
+  const bool device_parts_;
+  const std::uint64_t seed_;
+  const int inflight_;
   std::optional<CudaLibrary> cuda_;  ///< loaded before any member below uses torch
   torch::Device device_;
+  InputForm form_;  ///< complete once the model is made
   std::shared_ptr<Classifier> model_;
   Normalization normalization_;
   std::vector<torch::Tensor> parameters_;

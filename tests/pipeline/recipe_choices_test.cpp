@@ -8,7 +8,7 @@
 
 #include "augment/plan/choices.h"
 #include "pipeline/setup/choices.h"
-#include "tools/training/train_choices.h"
+#include "strategies/trainer/train_choices.h"
 
 namespace millrace::tools {
 namespace {

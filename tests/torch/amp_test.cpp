@@ -11,9 +11,12 @@
 #include "tests/torch/formula.h"
 #include "tests/torch/golden.h"
 #include "tests/torch/model_formula.h"
+#include "tests/torch/options.h"
 
 namespace millrace::train {
 namespace {
+
+using test::set;
 
 using nlohmann::json;
 using torch::Tensor;
@@ -26,9 +29,9 @@ constexpr double kMomentum = 0.9;
 
 StrategyOptions lenet(const std::string& amp, double momentum) {
   StrategyOptions options;
-  options.input = {28, 28};
-  options.momentum = momentum;
-  options.amp = amp;
+  options.sample.size = {28, 28};
+  set(options, "train.momentum", momentum);
+  set(options, "train.amp", amp);
   return options;
 }
 

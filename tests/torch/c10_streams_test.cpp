@@ -228,13 +228,8 @@ class C10StreamsBatches : public C10StreamsTest {
   static constexpr std::int64_t kSamples = 4;
   static constexpr std::uint64_t kBatches = 12;
 
-  C10StreamsBatches() {
-    options_.input = {2, 1};
-    options_.channels = 1;
-  }
   Loader loader() const {
-    return test::formula_loader({options_.input, options_.channels, DType::f32, Layout::chw},
-                                kSamples * kBatches, kSamples);
+    return test::formula_loader(form_.sample, kSamples * kBatches, kSamples);
   }
   void for_each_batch(const std::function<void(Batch)>& work) {
     Loader batches = loader();
@@ -246,7 +241,7 @@ class C10StreamsBatches : public C10StreamsTest {
     }
   }
   Samples copy(Batch batch) {
-    const Samples there = samples_in(streams_->copy(block_of(batch)), batch, options_);
+    const Samples there = samples_in(streams_->copy(block_of(batch)), batch, form_);
     hold(std::move(batch));
     return there;
   }
@@ -268,11 +263,11 @@ class C10StreamsBatches : public C10StreamsTest {
     Loader again = loader();
     for (const Tensor& seen : seen_) {
       const Batch batch = again.next();
-      EXPECT_TRUE(seen.equal(images_of(batch, whole(batch), options_)));
+      EXPECT_TRUE(seen.equal(images_of(batch, whole(batch), form_)));
     }
   }
 
-  StrategyOptions options_;
+  const InputForm form_{"lenet5", {.size = {2, 1}, .channels = 1}, true};
   InFlightBatches held_;
 };
 INSTANTIATE_TEST_SUITE_P(, C10StreamsBatches, testing::Range(0u, 8u), ahead);
@@ -296,7 +291,7 @@ TEST_P(C10StreamsBatches, AreReadByGraphsWhereTheyAreSentInTurn) {
     ASSERT_GE(device_.count("reuse"), 1);
     const auto send = [&](Tensor& block, DeviceMark& done) {
       streams_->copy_into(block, block_of(batch), done);
-      Samples there = samples_in(block, batch, options_);
+      Samples there = samples_in(block, batch, form_);
       hold(std::move(batch));
       return there;
     };

@@ -16,6 +16,8 @@ namespace millrace::train {
 namespace {
 
 using test::Outcome;
+using test::set;
+using test::set_inflight;
 using test::TrainingRun;
 
 TEST(CudaModulePath, LeadsFromThisProgramToTheModule) {
@@ -37,11 +39,11 @@ class CudaTraining : public ::testing::Test {
 
 TrainingRun lenet_run(const std::string& device, int inflight = 0) {
   TrainingRun run;
-  run.strategy.input = {28, 28};
-  run.strategy.momentum = 0.9;
+  run.strategy.sample.size = {28, 28};
+  set(run.strategy, "train.momentum", 0.9);
   run.strategy.device = device;
-  run.strategy.inflight = inflight;
-  run.strategy.tf32 = "off";
+  set_inflight(run.strategy, inflight);
+  set(run.strategy, "train.tf32", "off");
   run.training.epochs = 4;
   run.training.batch = 64;
   run.training.schedule.lr = 0.02;
@@ -85,7 +87,7 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
     const Outcome eager = train<Single>(run);
     run.strategy.graph_samples = run.training.batch;
     for (const bool step : {false, true}) {
-      run.strategy.graph_step = step;
+      set(run.strategy, "train.cuda_graphs", step ? "step" : "on");
       const Outcome graphed = train<Single>(run);
       ASSERT_EQ(graphed.losses.size(), eager.losses.size());
       for (std::size_t i = 0; i < eager.losses.size(); ++i)
@@ -97,18 +99,18 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
   TrainingRun run = lenet_run("cuda");  // five steps per epoch, the last of them with 33 samples
   run.training.schedule.name = "cosine";
   compare(run);
-  run.strategy.inflight = 2;
+  set_inflight(run.strategy, 2);
   compare(run);
-  run.strategy.model_options.native_ops = true;
+  set(run.strategy, "model.ops", "native");
   compare(run);
   run = lenet_run("cuda");
-  run.strategy.amp = "f16";
+  set(run.strategy, "train.amp", "f16");
   run.training.schedule.lr = 0.001;
   compare(run);
-  run.strategy.optimizer = "adamw";
-  run.strategy.momentum = 0;
-  run.strategy.clip = 0.5;
-  run.strategy.ema = 0.9;
+  set(run.strategy, "train.optimizer", "adamw");
+  set(run.strategy, "train.momentum", 0);
+  set(run.strategy, "train.clip", 0.5);
+  set(run.strategy, "train.ema", 0.9);
   compare(run);
 }
 
@@ -116,8 +118,8 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
 TEST_F(CudaTraining, GraphsOfARankFollowItsEagerRun) {
   at::globalContext().setDeterministicCuDNN(true);
   const auto compare = [](TrainingRun run) {
-    run.strategy.strategy = "ddp";
-    run.strategy.graph_step = true;
+    set(run.strategy, "train.strategy", "ddp");
+    set(run.strategy, "train.cuda_graphs", "step");
     Outcome outcomes[2];
     for (const bool graphs : {false, true}) {
       run.strategy.graph_samples = graphs ? run.training.batch : 0;
@@ -135,15 +137,15 @@ TEST_F(CudaTraining, GraphsOfARankFollowItsEagerRun) {
   TrainingRun run = lenet_run("cuda");
   run.training.schedule.name = "cosine";
   compare(run);
-  run.strategy.inflight = 2;
+  set_inflight(run.strategy, 2);
   compare(run);
-  run.strategy.model = "vgg_cifar";
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
-  run.strategy.sync_batchnorm = true;
-  run.strategy.amp = "f16";
-  run.strategy.ema = 0.9;
-  run.strategy.clip = 0.5;
+  set(run.strategy, "model.name", "vgg_cifar");
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
+  set(run.strategy, "train.sync_batchnorm", true);
+  set(run.strategy, "train.amp", "f16");
+  set(run.strategy, "train.ema", 0.9);
+  set(run.strategy, "train.clip", 0.5);
   run.training.schedule.lr = 0.001;
   run.training.batch = 16;
   run.samples = 16 * 3;
@@ -154,9 +156,9 @@ TEST_F(CudaTraining, GraphsOfARankFollowItsEagerRun) {
 TEST_F(CudaTraining, GraphsDrawWhatEagerStepsDo) {
   at::globalContext().setDeterministicCuDNN(true);
   TrainingRun run = lenet_run("cuda");
-  run.strategy.model = "vgg_cifar";  // has dropout and batch normalisation
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
+  set(run.strategy, "model.name", "vgg_cifar");  // has dropout and batch normalisation
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
   run.training.batch = 16;
   run.training.schedule.lr = 0.001;
   run.samples = 16 * 3;
@@ -170,8 +172,8 @@ TEST_F(CudaTraining, GraphsDrawWhatEagerStepsDo) {
 
 TEST_F(CudaTraining, ReplicasFollowTheCpu) {
   TrainingRun run = lenet_run("cuda");
-  run.strategy.strategy = "data_parallel";
-  run.strategy.replicas = 2;
+  set(run.strategy, "train.strategy", "data_parallel");
+  set(run.strategy, "train.replicas", 2);
   try {
     CudaLibrary::load("train.device=cuda", 0, 2);
   } catch (const DeviceError& error) {
@@ -182,9 +184,9 @@ TEST_F(CudaTraining, ReplicasFollowTheCpu) {
 
 TEST_F(CudaTraining, ABatchThatDoesNotFitIsToldWithOneThatWould) {
   TrainingRun run = lenet_run("cuda");
-  run.strategy.model = "vgg19";
-  run.strategy.channels = 3;
-  run.strategy.input = {224, 224};
+  set(run.strategy, "model.name", "vgg19");
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {224, 224};
   run.training.batch = 4096;  // some 400 GB of activations
   run.samples = 4096;
   try {

@@ -22,6 +22,8 @@ using test::DeviceCalls;
 using test::FakeGraph;
 using test::FakeStreams;
 using test::Outcome;
+using test::set;
+using test::set_inflight;
 using test::TrainingRun;
 using torch::Tensor;
 
@@ -32,8 +34,8 @@ constexpr std::int64_t kBatch = 8;  // 2, 3 and 3 samples
 /// none.
 TrainingRun ranks_run() {
   TrainingRun run;
-  run.strategy.input = {28, 28};
-  run.strategy.momentum = 0.9;
+  run.strategy.sample.size = {28, 28};
+  set(run.strategy, "train.momentum", 0.9);
   run.samples = 7 * kBatch + 2;
   run.training.epochs = 2;
   run.training.batch = kBatch;
@@ -43,7 +45,7 @@ TrainingRun ranks_run() {
 
 TrainingRun with_graphs(TrainingRun run) {
   run.strategy.graph_samples = run.training.batch;
-  run.strategy.graph_step = true;
+  set(run.strategy, "train.cuda_graphs", "step");
   return run;
 }
 
@@ -117,7 +119,7 @@ TEST(GraphedRanks, HaveTheSameBits) { expect_graphs_change_nothing(ranks_run(), 
 
 TEST(GraphedRanks, HaveTheSameBitsByTheAsyncClock) {
   TrainingRun run = ranks_run();
-  run.strategy.inflight = 3;
+  set_inflight(run.strategy, 3);
   run.held = 3;
   expect_graphs_change_nothing(run, 2 * 7 - 3);
 }
@@ -125,11 +127,11 @@ TEST(GraphedRanks, HaveTheSameBitsByTheAsyncClock) {
 /// The code of a step, its sums over the ranks included, runs once more in a capture.
 TEST(GraphedRanks, ACaptureLeavesNothingBehind) {
   TrainingRun run = ranks_run();
-  run.strategy.optimizer = "adamw";
-  run.strategy.momentum = 0;
-  run.strategy.clip = 0.5;
-  run.strategy.ema = 0.9;
-  run.strategy.amp = "f16";
+  set(run.strategy, "train.optimizer", "adamw");
+  set(run.strategy, "train.momentum", 0);
+  set(run.strategy, "train.clip", 0.5);
+  set(run.strategy, "train.ema", 0.9);
+  set(run.strategy, "train.amp", "f16");
   run.training.epochs = 1;
   run.training.schedule.lr = 0.001;
   // The first average is an eager step's.
@@ -138,11 +140,11 @@ TEST(GraphedRanks, ACaptureLeavesNothingBehind) {
 
 TEST(GraphedRanks, HaveTheSameBitsWithBatchNormOverAllRanks) {
   TrainingRun run = ranks_run();
-  run.strategy.model = "vgg_cifar";
-  run.strategy.model_options.dropout = 0;  // ranks in one process draw from one generator
-  run.strategy.sync_batchnorm = true;
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
+  set(run.strategy, "model.name", "vgg_cifar");
+  set(run.strategy, "model.dropout", 0);  // ranks in one process draw from one generator
+  set(run.strategy, "train.sync_batchnorm", true);
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
   run.training.epochs = 1;
   run.training.batch = kWorld;
   run.samples = 5 * kWorld;

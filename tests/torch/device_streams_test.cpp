@@ -18,13 +18,15 @@ namespace {
 using test::DeviceCalls;
 using test::FakeStreams;
 using test::Outcome;
+using test::set;
+using test::set_inflight;
 using test::TrainingRun;
 
 TrainingRun lenet_run(int inflight) {
   TrainingRun run;
-  run.strategy.input = {28, 28};
-  run.strategy.momentum = 0.9;
-  run.strategy.inflight = inflight;
+  run.strategy.sample.size = {28, 28};
+  set(run.strategy, "train.momentum", 0.9);
+  set_inflight(run.strategy, inflight);
   run.training.epochs = 3;
   run.training.batch = 16;
   run.training.checkpoint_every = 2;
@@ -35,7 +37,7 @@ TrainingRun lenet_run(int inflight) {
 }
 
 Outcome train(TrainingRun run, DeviceCalls* calls = nullptr) {
-  if (calls == nullptr) run.strategy.inflight = 0;
+  if (calls == nullptr) set_inflight(run.strategy, 0);
   Single single(run.strategy, calls != nullptr ? std::make_unique<FakeStreams>(*calls) : nullptr);
   test::fill_by_name(single.model());
   return test::train(single, run);
@@ -168,7 +170,7 @@ TEST(DeviceStreams, LossesThatComeLateStillNameTheirStep) {
     expected = error.what();
   }
   ASSERT_NE(expected.find("at step"), std::string::npos) << expected;
-  run.strategy.inflight = 3;
+  set_inflight(run.strategy, 3);
   run.held = 3;
   DeviceCalls calls;
   try {
@@ -190,10 +192,10 @@ TEST(DeviceStreams, ASlotIsFreeOnceItIsCopied) {
 
 TEST(DeviceStreams, BatchNormsThatAreCountedTogetherHaveTheSameCounts) {
   TrainingRun run = lenet_run(2);
-  run.strategy.model = "vgg_cifar";
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
-  run.strategy.momentum = 0;
+  set(run.strategy, "model.name", "vgg_cifar");
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
+  set(run.strategy, "train.momentum", 0);
   run.training.epochs = 1;
   run.training.batch = 2;
   run.training.schedule = {};

@@ -12,6 +12,7 @@
 namespace millrace::train {
 namespace {
 
+using test::set;
 using test::TrainingRun;
 
 TEST(Device, Tf32IsWhatTheKeySays) {
@@ -53,10 +54,10 @@ TEST(Device, AlgorithmsAreChosenByTimeWhereTheKeySaysSo) {
   EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
 }
 
-/// Shows the options that a strategy has resolved.
-struct ResolvedOptions final : TorchStrategy {
-  explicit ResolvedOptions(const StrategyOptions& options) : TorchStrategy(options) {}
-  using TorchStrategy::options;
+/// Shows the form of images that a strategy has chosen.
+struct ResolvedForm final : TorchStrategy {
+  explicit ResolvedForm(const StrategyOptions& options) : TorchStrategy(options) {}
+  using TorchStrategy::form;
   Loss gradients(Batch&, const StepContext&, measure::SpanClock&) override {
     throw std::logic_error("it does not train");
   }
@@ -75,48 +76,48 @@ TEST(Device, ChannelsLastWhereItIsFaster) {
   EXPECT_TRUE(wants_channels_last(options, torch::kCPU, *narrow));
   EXPECT_TRUE(wants_channels_last(options, cuda, *wide)) << "TF32";
   EXPECT_FALSE(wants_channels_last(options, cuda, *narrow)) << "cuDNN has no fast kernel for it";
-  options.tf32 = "off";
+  set(options, "train.tf32", "off");
   EXPECT_TRUE(wants_channels_last(options, torch::kCPU, *wide));
   EXPECT_FALSE(wants_channels_last(options, cuda, *wide));
-  options.amp = "bf16";
+  set(options, "train.amp", "bf16");
   EXPECT_TRUE(wants_channels_last(options, cuda, *narrow));
-  options.model_options.native_ops = true;
+  set(options, "model.ops", "native");
   EXPECT_FALSE(wants_channels_last(options, torch::kCPU, *wide));
   EXPECT_FALSE(wants_channels_last(options, cuda, *wide));
-  options.model_options.native_ops = false;
-  options.amp = "off";
-  options.channels_last = "on";
+  set(options, "model.ops", "torch");
+  set(options, "train.amp", "off");
+  set(options, "train.channels_last", "on");
   EXPECT_TRUE(wants_channels_last(options, cuda, *narrow));
-  options.channels_last = "off";
+  set(options, "train.channels_last", "off");
   EXPECT_FALSE(wants_channels_last(options, torch::kCPU, *wide));
   options = {};
-  options.tf32 = "off";
-  options.channels = 3;
-  options.layout = Layout::hwc;
+  set(options, "train.tf32", "off");
+  options.sample.channels = 3;
+  options.sample.layout = Layout::hwc;
   EXPECT_TRUE(wants_channels_last(options, cuda, *narrow)) << "the batches are laid out so";
-  options.channels = 1;
+  options.sample.channels = 1;
   EXPECT_FALSE(wants_channels_last(options, cuda, *narrow));
 }
 
 TEST(Device, NativeOpsWorkOnPlanesOnly) {
   StrategyOptions options;
-  options.input = {28, 28};
-  options.channels_last = "on";
-  options.model_options.native_ops = true;
+  options.sample.size = {28, 28};
+  set(options, "train.channels_last", "on");
+  set(options, "model.ops", "native");
   EXPECT_THROW(Single{options}, UsageError);
 }
 
 /// One channel's planes are pixels too, and their strides decide which of both a convolution sees.
 TEST(Device, ASingleChannelHasTheFormatThatWasAskedFor) {
   TrainingRun run;
-  run.strategy.input = {28, 28};
+  run.strategy.sample.size = {28, 28};
   run.training.batch = 8;
   run.samples = 8;
   for (const bool on : {true, false}) {
     Loader loader = test::loader_of(run, 1, 0);
     const Batch batch = loader.next();
-    run.strategy.channels_last = on ? "on" : "off";
-    const torch::Tensor images = images_of(batch, whole(batch), run.strategy);
+    const torch::Tensor images =
+        images_of(batch, whole(batch), {"lenet5", run.strategy.sample, /*channels_last=*/on});
     EXPECT_EQ(images.suggest_memory_format(),
               on ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous);
     const auto convolved = torch::conv2d(images, torch::ones({4, 1, 3, 3}));
@@ -127,20 +128,20 @@ TEST(Device, ASingleChannelHasTheFormatThatWasAskedFor) {
 TEST(Device, AutoIsResolvedForTheBatchesToo) {
   for (const bool native : {false, true}) {
     TrainingRun run;
-    run.strategy.input = {28, 28};
-    run.strategy.model_options.native_ops = native;
-    EXPECT_EQ(ResolvedOptions(run.strategy).options().channels_last, native ? "off" : "on");
+    run.strategy.sample.size = {28, 28};
+    set(run.strategy, "model.ops", native ? "native" : "torch");
+    EXPECT_EQ(ResolvedForm(run.strategy).form().channels_last, !native);
   }
 }
 
 TEST(Device, TheModelHasTheFormatThatWasAskedFor) {
   StrategyOptions options;
-  options.model = "resnet18";
-  options.model_options.variant = "cifar";
-  options.channels = 3;
-  options.input = {32, 32};
+  set(options, "model.name", "resnet18");
+  set(options, "model.variant", "cifar");
+  options.sample.channels = 3;
+  options.sample.size = {32, 32};
   for (const bool on : {true, false}) {
-    options.channels_last = on ? "on" : "off";
+    set(options, "train.channels_last", on ? "on" : "off");
     const auto parameters = Single(options).model().named_parameters();
     EXPECT_EQ(parameters["layer1.0.conv1.weight"].is_contiguous(), !on);
   }

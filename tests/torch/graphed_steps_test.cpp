@@ -25,9 +25,16 @@ using test::DeviceCalls;
 using test::FakeGraph;
 using test::FakeStreams;
 using test::Outcome;
+using test::set;
+using test::set_inflight;
 using test::TempFolder;
 using test::TrainingRun;
 using torch::Tensor;
+
+/// Returns whether the optimizer's step belongs to the graph.
+bool has_whole_step(const StrategyOptions& options) {
+  return options.recipe.text("train.cuda_graphs") == "step";
+}
 
 /// A strategy on the stand-in device.
 struct Device {
@@ -37,7 +44,7 @@ struct Device {
     if (options.graph_samples > 0)
       graph = std::make_unique<FakeGraph>(
           calls,
-          [this, whole = options.graph_step] {  // gradients outlive a graph without the optimizer
+          [this, whole = has_whole_step(options)] {  // otherwise gradients outlive the graph
             return whole ? std::vector<Tensor>{} : single->model().parameters();
           },
           [this] { return single->device_state(); }, host);
@@ -51,8 +58,8 @@ struct Device {
 /// Returns ten steps per epoch, the last of them with 3 samples.
 TrainingRun lenet_run() {
   TrainingRun run;
-  run.strategy.input = {28, 28};
-  run.strategy.momentum = 0.9;
+  run.strategy.sample.size = {28, 28};
+  set(run.strategy, "train.momentum", 0.9);
   run.samples = 9 * 8 + 3;
   run.training.epochs = 3;
   run.training.batch = 8;
@@ -62,7 +69,7 @@ TrainingRun lenet_run() {
 
 TrainingRun graphed(TrainingRun run, bool step = false) {
   run.strategy.graph_samples = run.training.batch;
-  run.strategy.graph_step = step;
+  set(run.strategy, "train.cuda_graphs", step ? "step" : "on");
   return run;
 }
 
@@ -95,7 +102,8 @@ void expect_same_bits(const TrainingRun& run, int replays) {
     expect_same(trained(graphed(run, step), &calls), expected);
     EXPECT_EQ(calls.captures, step ? 2 : 1) << "with the optimizer, a graph for each input";
     // The first average is a copy, which no graph repeats: that step is an eager one.
-    EXPECT_EQ(calls.replays, step && run.strategy.ema > 0 ? replays - 1 : replays);
+    EXPECT_EQ(calls.replays,
+              step && run.strategy.recipe.number("train.ema") > 0 ? replays - 1 : replays);
     EXPECT_EQ(calls.asides, kGraphWarmUps + calls.captures);
   }
 }
@@ -138,25 +146,25 @@ TEST(GraphedTraining, HasNoPartsWithinAGraph) {
     EXPECT_GT(graph.parts.graph, 0);
   }
   TrainingRun without = lenet_run();
-  without.strategy.device_parts = false;
+  set(without.strategy, "train.device_parts", false);
   EXPECT_EQ(trained(without).device.parts_steps, 0u);
 }
 
 TEST(GraphedTraining, HasTheSameBitsByTheAsyncClock) {
   TrainingRun run = lenet_run();
-  run.strategy.inflight = 3;
+  set_inflight(run.strategy, 3);
   run.held = 3;
   expect_same_bits(run, 3 * 9 - 3);
 }
 
 TEST(GraphedTraining, HasTheSameBitsWithAllThatActsOnGradients) {
   TrainingRun run = lenet_run();
-  run.strategy.optimizer = "adamw";
-  run.strategy.momentum = 0;
-  run.strategy.weight_decay = 0.05;
-  run.strategy.clip = 0.5;
-  run.strategy.ema = 0.9;  // evaluated each epoch: weights are swapped and restored
-  run.strategy.label_smoothing = 0.1;
+  set(run.strategy, "train.optimizer", "adamw");
+  set(run.strategy, "train.momentum", 0);
+  set(run.strategy, "train.weight_decay", 0.05);
+  set(run.strategy, "train.clip", 0.5);
+  set(run.strategy, "train.ema", 0.9);  // evaluated each epoch: weights are swapped and restored
+  set(run.strategy, "train.label_smoothing", 0.1);
   run.training.schedule.lr = 0.001;
   expect_same_bits(run, 3 * 9 - 3);
 }
@@ -167,7 +175,7 @@ TEST(GraphedTraining, HasTheSameBitsInMixedPrecision) {
   run.training.schedule = {.lr = 0.001, .milestones = {}};
   for (const char* amp : {"bf16", "f16"}) {
     SCOPED_TRACE(amp);
-    run.strategy.amp = amp;
+    set(run.strategy, "train.amp", amp);
     expect_same_bits(run, 9 - 3);
   }
 }
@@ -194,12 +202,12 @@ void set_scale(const fs::path& folder, float scale) {
 TEST(GraphedTraining, HasTheSameBitsWhileTheScaleOfF16Changes) {
   TrainingRun run = lenet_run();
   run.training.epochs = 2;
-  run.strategy.amp = "f16";
+  set(run.strategy, "train.amp", "f16");
   run.training.schedule = {.lr = 0.01, .milestones = {}};
   std::optional<Outcome> eager;
   for (const int kind : {0, 1, 2}) {
     run.strategy.graph_samples = kind > 0 ? run.training.batch : 0;
-    run.strategy.graph_step = kind == 2;
+    set(run.strategy, "train.cuda_graphs", kind == 2 ? "step" : "on");
     const TempFolder folder;
     fs::create_directory(folder / "step");
     Device device(run.strategy);
@@ -227,10 +235,10 @@ TEST(GraphedTraining, CapturesChangeNoState) {
     SCOPED_TRACE(optimizer);
     TrainingRun run = lenet_run();
     run.training.epochs = 2;
-    run.strategy.optimizer = optimizer;
-    run.strategy.amp = "f16";
-    run.strategy.ema = 0.9;
-    run.strategy.clip = 0.5;
+    set(run.strategy, "train.optimizer", optimizer);
+    set(run.strategy, "train.amp", "f16");
+    set(run.strategy, "train.ema", 0.9);
+    set(run.strategy, "train.clip", 0.5);
     run.training.schedule.lr = 0.001;
     const TempFolder folder;
     const auto train_and_save = [&](const TrainingRun& one, const char* name) {
@@ -238,7 +246,7 @@ TEST(GraphedTraining, CapturesChangeNoState) {
       const Outcome outcome = test::train(*device.single, one);
       fs::create_directory(folder / name);
       device.single->save(folder / name);
-      EXPECT_EQ(device.calls.captures, one.strategy.graph_step ? 2 : 0);
+      EXPECT_EQ(device.calls.captures, has_whole_step(one.strategy) ? 2 : 0);
       return outcome.losses;
     };
     EXPECT_EQ(train_and_save(graphed(run, /*step=*/true), "graphs"), train_and_save(run, "eager"));
@@ -251,9 +259,9 @@ TEST(GraphedTraining, CapturesChangeNoState) {
 
 TEST(GraphedTraining, HasTheSameBitsWithDropoutAndBatchNorm) {
   TrainingRun run = lenet_run();
-  run.strategy.model = "vgg_cifar";
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
+  set(run.strategy, "model.name", "vgg_cifar");
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
   run.training.epochs = 2;
   run.training.batch = 4;
   run.samples = 4 * 4 + 2;
@@ -264,7 +272,7 @@ TEST(GraphedTraining, HasTheSameBitsWithDropoutAndBatchNorm) {
 TEST(GraphedTraining, HasTheSameBitsWithOurOwnOps) {
   TrainingRun run = lenet_run();
   run.training.epochs = 1;
-  run.strategy.model_options.native_ops = true;
+  set(run.strategy, "model.ops", "native");
   expect_same_bits(run, 9 - 3);
 }
 
@@ -286,10 +294,10 @@ class LevelTransform final : public Transform {
 TEST(GraphedTraining, HasTheSameBitsFromLevels) {
   TrainingRun run = lenet_run();
   run.training.epochs = 1;
-  run.strategy.dtype = DType::u8;
-  run.strategy.normalize = true;
-  run.strategy.mean = {0.1307};
-  run.strategy.std = {0.3081};
+  run.strategy.sample.dtype = DType::u8;
+  set(run.strategy, "output.normalize", "device");
+  set(run.strategy, "output.mean", std::vector<double>{0.1307});
+  set(run.strategy, "output.std", std::vector<double>{0.3081});
   run.make_loader = [samples = run.samples](LoaderOptions options) {
     options.workers = 0;
     options.shuffle.kind = Shuffle::Kind::none;

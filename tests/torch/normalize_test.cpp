@@ -14,6 +14,7 @@ namespace millrace::train {
 namespace {
 
 using test::Outcome;
+using test::set;
 using test::TrainingRun;
 
 /// Samples of every level, distinguished by their number.
@@ -45,31 +46,46 @@ class Levels final : public Reader {
 /// ImageNet's values, and the usual ones for MNIST.
 StrategyOptions options_of(int channels) {
   StrategyOptions options;
-  options.model = channels == 3 ? "lenet5_cifar" : "lenet5";
-  options.channels = channels;
-  options.input = channels == 3 ? Size{32, 32} : Size{28, 28};
-  options.mean =
-      channels == 3 ? std::vector<double>{0.485, 0.456, 0.406} : std::vector<double>{0.1307};
-  options.std =
-      channels == 3 ? std::vector<double>{0.229, 0.224, 0.225} : std::vector<double>{0.3081};
-  options.momentum = 0.9;
+  set(options, "model.name", channels == 3 ? "lenet5_cifar" : "lenet5");
+  options.sample.channels = channels;
+  options.sample.size = channels == 3 ? Size{32, 32} : Size{28, 28};
+  set(options, "output.mean",
+      channels == 3 ? std::vector<double>{0.485, 0.456, 0.406} : std::vector<double>{0.1307});
+  set(options, "output.std",
+      channels == 3 ? std::vector<double>{0.229, 0.224, 0.225} : std::vector<double>{0.3081});
+  set(options, "train.momentum", 0.9);
   return options;
 }
 
 StrategyOptions on_device(StrategyOptions options) {
-  options.dtype = DType::u8;
-  options.normalize = true;
+  options.sample.dtype = DType::u8;
+  set(options, "output.normalize", "device");
   return options;
 }
 
 std::shared_ptr<const augment::Plan> plan_of(const StrategyOptions& options) {
   return std::make_shared<augment::Plan>(
-      std::vector<OpSpec>{}, Source{options.input, options.channels},
-      OutputOptions{options.dtype, options.layout, options.mean, options.std}, Resample::once);
+      std::vector<OpSpec>{}, Source{options.sample.size, options.sample.channels},
+      OutputOptions{options.sample.dtype, options.sample.layout,
+                    options.recipe.numbers("output.mean"), options.recipe.numbers("output.std")},
+      Resample::once);
+}
+
+/// Returns the form that a model of the options' name would take; channels_last=auto is that of one
+/// channel's planes, which are pixels too.
+InputForm form_of(const StrategyOptions& options) {
+  const std::string& channels_last = options.recipe.text("train.channels_last");
+  return {options.recipe.text("model.name"), options.sample,
+          channels_last == "on" || (channels_last == "auto" && options.sample.channels == 1)};
+}
+
+torch::Tensor normalized(const Batch& batch, const StrategyOptions& options) {
+  const InputForm form = form_of(options);
+  return Normalization(options.recipe, form, torch::kCPU)(images_of(batch, whole(batch), form));
 }
 
 StrategyOptions with_layout(StrategyOptions options, Layout layout) {
-  options.layout = layout;
+  options.sample.layout = layout;
   return options;
 }
 
@@ -86,8 +102,8 @@ class Normalize : public ::testing::TestWithParam<int> {
     run.make_loader = [options](LoaderOptions loading) {
       loading.workers = 1;
       loading.shuffle.kind = Shuffle::Kind::global;
-      return Loader(std::make_shared<Levels>(40, options.input, options.channels), plan_of(options),
-                    loading);
+      return Loader(std::make_shared<Levels>(40, options.sample.size, options.sample.channels),
+                    plan_of(options), loading);
     };
     return run;
   }
@@ -111,7 +127,7 @@ void expect_same(const Outcome& one, const Outcome& other) {
 /// The tables are computed as the loader's are, on the host.
 TEST_P(Normalize, MakesTheBitsOfTheLoadersStore) {
   const StrategyOptions options = options_of(channels());
-  const auto reader = std::make_shared<Levels>(16, options.input, channels());
+  const auto reader = std::make_shared<Levels>(16, options.sample.size, channels());
   LoaderOptions loading;
   loading.batch = 16;
   Loader floats(reader, plan_of(options), loading);
@@ -119,9 +135,8 @@ TEST_P(Normalize, MakesTheBitsOfTheLoadersStore) {
   const Batch expected = floats.next();
   const Batch batch = levels.next();
   EXPECT_EQ(batch.bytes() * 4, expected.bytes());
-  const torch::Tensor made = Normalization(
-      on_device(options), torch::kCPU)(images_of(batch, whole(batch), on_device(options)));
-  const torch::Tensor stored = images_of(expected, whole(expected), options);
+  const torch::Tensor made = normalized(batch, on_device(options));
+  const torch::Tensor stored = images_of(expected, whole(expected), form_of(options));
   EXPECT_EQ(made.scalar_type(), torch::kFloat);
   EXPECT_EQ(made.strides(), stored.strides());
   EXPECT_TRUE(torch::equal(made, stored));
@@ -130,23 +145,25 @@ TEST_P(Normalize, MakesTheBitsOfTheLoadersStore) {
 
 /// From either layout to either layout and every element type, in mixed precision and without.
 TEST_P(Normalize, OneKernelMakesEveryLayoutAndType) {
-  const auto reader = std::make_shared<Levels>(5, options_of(channels()).input, channels());
+  const auto reader = std::make_shared<Levels>(5, options_of(channels()).sample.size, channels());
   LoaderOptions loading;
   loading.batch = 5;
   for (const Layout from : {Layout::chw, Layout::hwc})
     for (const Layout to : {Layout::chw, Layout::hwc})
       for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
         StrategyOptions stored = with_layout(options_of(channels()), to);
-        stored.dtype = dtype;
+        stored.sample.dtype = dtype;
         StrategyOptions options = with_layout(on_device(options_of(channels())), from);
-        options.channels_last = to == Layout::hwc ? "on" : "off";
-        options.amp = dtype == DType::f32 ? "off" : dtype == DType::f16 ? "f16" : "bf16";
+        set(options, "train.channels_last", to == Layout::hwc ? "on" : "off");
+        set(options, "train.amp",
+            dtype == DType::f32   ? "off"
+            : dtype == DType::f16 ? "f16"
+                                  : "bf16");
         Loader levels(reader, plan_of(options), loading);
         Loader elements(reader, plan_of(stored), loading);
         const Batch batch = levels.next();
         const Batch expected = elements.next();
-        const torch::Tensor made =
-            Normalization(options, torch::kCPU)(images_of(batch, whole(batch), options));
+        const torch::Tensor made = normalized(batch, options);
         SCOPED_TRACE(std::string(name_of(dtype)) + (from == to ? ", same layout" : ", other"));
         ASSERT_TRUE(made.is_contiguous(to == Layout::hwc ? torch::MemoryFormat::ChannelsLast
                                                          : torch::MemoryFormat::Contiguous));
@@ -158,21 +175,21 @@ TEST_P(Normalize, OneKernelMakesEveryLayoutAndType) {
 /// Batches of pixels give the steps that batches of planes give, normalised here or there.
 TEST_P(Normalize, PixelsTrainAsPlanesDo) {
   StrategyOptions planes = options_of(channels());
-  planes.channels_last = "on";
+  set(planes, "train.channels_last", "on");
   const StrategyOptions pixels = with_layout(planes, Layout::hwc);
   const Outcome expected = train<Single>(planes);
   expect_same(train<Single>(pixels), expected);
   expect_same(train<Single>(on_device(pixels)), expected);
   StrategyOptions levels = on_device(pixels);
-  levels.channels_last = "off";
+  set(levels, "train.channels_last", "off");
   StrategyOptions planar = planes;
-  planar.channels_last = "off";
+  set(planar, "train.channels_last", "off");
   expect_same(train<Single>(levels), train<Single>(planar));
 }
 
 TEST_P(Normalize, PixelsForPlanarConvolutionsAreRefused) {
   StrategyOptions options = with_layout(options_of(channels()), Layout::hwc);
-  options.channels_last = "off";
+  set(options, "train.channels_last", "off");
   if (channels() == 1)
     EXPECT_NO_THROW(Single{options}) << "one plane is both";
   else
@@ -184,7 +201,7 @@ TEST_P(Normalize, MixedPrecisionTrainsAlike) {
   for (const char* amp : {"bf16", "f16"}) {
     SCOPED_TRACE(amp);
     StrategyOptions options = options_of(channels());
-    options.amp = amp;
+    set(options, "train.amp", amp);
     expect_same(train<Single>(on_device(options)), train<Single>(options));
   }
 }
@@ -196,8 +213,8 @@ TEST_P(Normalize, SingleTrainsAndEvaluatesAlike) {
 
 TEST_P(Normalize, ReplicasTrainAlike) {
   StrategyOptions options = options_of(channels());
-  options.strategy = "data_parallel";
-  options.replicas = 3;
+  set(options, "train.strategy", "data_parallel");
+  set(options, "train.replicas", 3);
   const Outcome expected = train<DataParallel>(options);
   expect_same(train<DataParallel>(on_device(options)), expected);
   expect_same(train<DataParallel>(on_device(with_layout(options, Layout::hwc))), expected);
@@ -205,7 +222,7 @@ TEST_P(Normalize, ReplicasTrainAlike) {
 
 TEST_P(Normalize, RanksTrainAlike) {
   StrategyOptions options = options_of(channels());
-  options.strategy = "ddp";
+  set(options, "train.strategy", "ddp");
   const auto floats = test::train_ranks(run_of(options), 2);
   const auto levels = test::train_ranks(run_of(on_device(options)), 2);
   for (std::size_t rank = 0; rank < 2; ++rank) expect_same(levels[rank], floats[rank]);

@@ -17,12 +17,13 @@ namespace millrace::train {
 namespace {
 
 using test::Outcome;
+using test::set;
 using test::TrainingRun;
 
 TrainingRun lenet_run(std::uint64_t samples, std::int64_t batch = 64) {
   TrainingRun run;
-  run.strategy.input = {28, 28};
-  run.strategy.momentum = 0.9;
+  run.strategy.sample.size = {28, 28};
+  set(run.strategy, "train.momentum", 0.9);
   run.training.epochs = 4;
   run.training.batch = batch;
   run.training.eval_every = 0;  // only at the end
@@ -35,18 +36,18 @@ TrainingRun lenet_run(std::uint64_t samples, std::int64_t batch = 64) {
 /// comparison to the sums.
 TrainingRun resnet_run(int side, std::int64_t batch, std::uint64_t samples, std::uint64_t epochs) {
   TrainingRun run = lenet_run(samples, batch);
-  run.strategy.model = "resnet18";
-  run.strategy.model_options.variant = "cifar";
-  run.strategy.channels = 3;
-  run.strategy.input = {side, side};
-  run.strategy.sync_batchnorm = true;
+  set(run.strategy, "model.name", "resnet18");
+  set(run.strategy, "model.variant", "cifar");
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {side, side};
+  set(run.strategy, "train.sync_batchnorm", true);
   run.training.schedule.lr = 2e-6;
   run.training.epochs = epochs;
   return run;
 }
 
 Outcome train_single(TrainingRun run) {
-  run.strategy.sync_batchnorm = false;
+  set(run.strategy, "train.sync_batchnorm", false);
   Single single(run.strategy);
   test::fill_by_name(single.model());
   return test::train(single, run);
@@ -54,8 +55,8 @@ Outcome train_single(TrainingRun run) {
 
 Outcome train_replicas(TrainingRun run, int replicas, bool separate = false,
                        std::unique_ptr<DeviceGroup> sum = nullptr) {
-  run.strategy.strategy = "data_parallel";
-  run.strategy.replicas = replicas;
+  set(run.strategy, "train.strategy", "data_parallel");
+  set(run.strategy, "train.replicas", replicas);
   DataParallel parallel(run.strategy, separate, std::move(sum));
   test::fill_by_name(parallel.model());
   return test::train(parallel, run);
@@ -164,12 +165,12 @@ TEST(Parallel, TheTrainingAccuracyOfAnUnchangedModelIsItsEvaluations) {
 
 TEST(Parallel, EverythingAroundTheGradientsIsTheSame) {
   TrainingRun run = lenet_run(4 * 64 + 33);
-  run.strategy.optimizer = "adamw";
-  run.strategy.momentum = 0;
-  run.strategy.weight_decay = 0.05;
-  run.strategy.label_smoothing = 0.1;
-  run.strategy.clip = 0.5;
-  run.strategy.ema = 0.9;
+  set(run.strategy, "train.optimizer", "adamw");
+  set(run.strategy, "train.momentum", 0);
+  set(run.strategy, "train.weight_decay", 0.05);
+  set(run.strategy, "train.label_smoothing", 0.1);
+  set(run.strategy, "train.clip", 0.5);
+  set(run.strategy, "train.ema", 0.9);
   run.training.accumulate = 2;  // 5 batches per epoch: the last window is one short batch
   run.training.schedule = {.name = "cosine", .lr = 0.001, .warmup = 1, .milestones = {}};
   const Outcome single = train_single(run);
@@ -216,13 +217,13 @@ TEST(Parallel, ReplicasWithParametersOfTheirOwnGetTheSameBits) {
 
 TEST(Parallel, DropoutDrawsTheSameWhicheverReplicaComesFirst) {
   TrainingRun run = lenet_run(12, 6);
-  run.strategy.model = "vgg_cifar";  // has dropout of 0.5
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
+  set(run.strategy, "model.name", "vgg_cifar");  // has dropout of 0.5
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
   run.training.epochs = 1;
   const Outcome replicas = train_replicas(run, 2);
   EXPECT_EQ(train_replicas(run, 2).hash, replicas.hash);
-  run.strategy.model_options.dropout = 0;
+  set(run.strategy, "model.dropout", 0);
   EXPECT_NE(train_replicas(run, 2).hash, replicas.hash);
 }
 
@@ -309,10 +310,10 @@ TEST(Ddp, RanksWithOtherOpsAreRefused) {
   for (int rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
       StrategyOptions options = lenet_run(64).strategy;
-      options.strategy = "ddp";
-      options.model_options.native_ops = rank == 1;
+      set(options, "train.strategy", "ddp");
+      set(options, "model.ops", rank == 1 ? "native" : "torch");
       options.rank = test::thread_rank(rank, 2, port);
-      options.timeout = 60;
+      set(options, "train.timeout", 60);
       try {
         const Ddp ddp(options);
       } catch (const UsageError& error) {
@@ -397,8 +398,8 @@ TEST(WeightsOfReplicas, AreSentInAsFewPiecesAsTheyMay) {
 
 TEST(DataParallel, RefusesWhatItCannotDo) {
   StrategyOptions options;
-  options.input = {28, 28};
-  options.replicas = 2;
+  options.sample.size = {28, 28};
+  set(options, "train.replicas", 2);
   options.device = "cuda:1";
   EXPECT_THROW(DataParallel{options}, UsageError) << "replicas take devices from the first one on";
 }

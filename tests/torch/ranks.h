@@ -66,7 +66,7 @@ inline std::vector<Outcome> train_ranks(
     threads.emplace_back([&, rank] {
       TrainingRun own = run;
       own.strategy.rank = thread_rank(rank, world, port);
-      own.strategy.timeout = 60;
+      set(own.strategy, "train.timeout", 60);
       own.strategy.hooks.leave = [](const Error& error) {
         std::fprintf(stderr, "%s\n", error.what());
         ::_exit(static_cast<int>(error.exit()));

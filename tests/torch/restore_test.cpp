@@ -21,13 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 
 using test::Outcome;
+using test::set;
 using test::TempFolder;
 using test::TrainingRun;
 
 TrainingRun lenet_run() {
   TrainingRun run;
-  run.strategy.input = {28, 28};
-  run.strategy.momentum = 0.9;
+  run.strategy.sample.size = {28, 28};
+  set(run.strategy, "train.momentum", 0.9);
   run.samples = 9 * 8 + 3;
   run.training.epochs = 2;
   run.training.batch = 8;
@@ -39,11 +40,11 @@ TrainingRun lenet_run() {
 
 TrainingRun adamw_run() {
   TrainingRun run = lenet_run();
-  run.strategy.optimizer = "adamw";
-  run.strategy.momentum = 0;
-  run.strategy.weight_decay = 0.05;
-  run.strategy.clip = 0.5;
-  run.strategy.ema = 0.9;
+  set(run.strategy, "train.optimizer", "adamw");
+  set(run.strategy, "train.momentum", 0);
+  set(run.strategy, "train.weight_decay", 0.05);
+  set(run.strategy, "train.clip", 0.5);
+  set(run.strategy, "train.ema", 0.9);
   run.training.schedule.lr = 0.001;
   return run;
 }
@@ -106,7 +107,7 @@ TEST(Restore, SgdInTheMiddleOfAnEpoch) { expect_resumes<Single>(lenet_run(), 6);
 TEST(Restore, AdamWithAverages) {
   TrainingRun run = adamw_run();
   expect_resumes<Single>(run, 6);
-  run.strategy.optimizer = "adam";
+  set(run.strategy, "train.optimizer", "adam");
   run.training.epochs = 1;
   run.training.checkpoint_every = 1;  // averages that have just begun
   expect_resumes<Single>(run, 2);
@@ -120,16 +121,16 @@ TEST(Restore, BetweenTwoWindows) {
 
 TEST(Restore, TheScaleOfHalfPrecision) {
   TrainingRun run = lenet_run();
-  run.strategy.amp = "f16";
+  set(run.strategy, "train.amp", "f16");
   run.training.schedule.lr = 0.001;
   expect_resumes<Single>(run, 6);
 }
 
 TEST(Restore, DropoutAndBatchNorm) {
   TrainingRun run = lenet_run();
-  run.strategy.model = "vgg_cifar";
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
+  set(run.strategy, "model.name", "vgg_cifar");
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
   run.samples = 3 * 4 + 2;
   run.training.batch = 4;
   run.training.checkpoint_every = 1;
@@ -139,7 +140,7 @@ TEST(Restore, DropoutAndBatchNorm) {
 
 TEST(Restore, Replicas) {
   TrainingRun run = adamw_run();
-  run.strategy.replicas = 2;
+  set(run.strategy, "train.replicas", 2);
   expect_resumes<DataParallel>(run, 6);
 }
 
@@ -184,23 +185,24 @@ void expect_copy(const TrainingRun& given) {
     EXPECT_EQ(text_of(folder / "later" / name), text_of(folder / "at-once" / name)) << name;
     EXPECT_NE(text_of(folder / "later" / name), text_of(folder / "end" / name)) << name;
   }
-  EXPECT_EQ(fs::exists(folder / "later" / "ema.safetensors"), run.strategy.ema > 0);
+  EXPECT_EQ(fs::exists(folder / "later" / "ema.safetensors"),
+            run.strategy.recipe.number("train.ema") > 0);
 }
 
 TEST(Snapshot, IsNotChangedByLaterSteps) {
   expect_copy<Single>(lenet_run());
   expect_copy<Single>(adamw_run());
   TrainingRun replicas = adamw_run();
-  replicas.strategy.replicas = 2;
+  set(replicas.strategy, "train.replicas", 2);
   expect_copy<DataParallel>(replicas);
 }
 
 TEST(Snapshot, OfBatchNormAndPixelsFirst) {
   TrainingRun run = lenet_run();
-  run.strategy.model = "vgg_cifar";
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
-  run.strategy.channels_last = "on";
+  set(run.strategy, "model.name", "vgg_cifar");
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
+  set(run.strategy, "train.channels_last", "on");
   run.samples = 2 * 2;
   run.training.epochs = 1;
   run.training.batch = 2;
@@ -213,9 +215,9 @@ TEST(Snapshot, OfBatchNormAndPixelsFirst) {
 TEST(Ema, HasTheBitsOfTensorsOneByOne) {
   torch::manual_seed(3);
   TrainingRun run = lenet_run();
-  run.strategy.model = "vgg_cifar";  // with batch norm, whose counters are integers
-  run.strategy.channels = 3;
-  run.strategy.input = {32, 32};
+  set(run.strategy, "model.name", "vgg_cifar");  // with batch norm, whose counters are integers
+  run.strategy.sample.channels = 3;
+  run.strategy.sample.size = {32, 32};
   Single single(run.strategy);
   constexpr double kDecay = 0.93;
   Ema ema(single.model(), kDecay);
@@ -323,20 +325,20 @@ TEST_F(Refusal, FilesThatAreCutOrGone) {
 
 TEST_F(Refusal, AnothersCheckpoint) {
   StrategyOptions options = adamw_run().strategy;
-  options.model = "mlp";
+  set(options, "model.name", "mlp");
   EXPECT_EQ(of(options).find(file("model.safetensors") + " does not fit the model: "), 0u);
   options = adamw_run().strategy;
-  options.optimizer = "sgd";
-  options.momentum = 0.9;
+  set(options, "train.optimizer", "sgd");
+  set(options, "train.momentum", 0.9);
   std::string what = of(options);
   EXPECT_EQ(what.find(file("training.safetensors") + " does not fit the run: "), 0u) << what;
   EXPECT_NE(what.find("momentum/conv1.bias is missing"), std::string::npos) << what;
   EXPECT_NE(what.find("exp_avg/conv1.bias is not in the run"), std::string::npos) << what;
   options = adamw_run().strategy;
-  options.ema = 0;
+  set(options, "train.ema", 0);
   EXPECT_EQ(of(options).find(file("training.safetensors") + " does not fit the run: "), 0u);
   options = adamw_run().strategy;
-  options.amp = "f16";
+  set(options, "train.amp", "f16");
   EXPECT_NE(of(options).find("scaler/scale is missing"), std::string::npos);
 }
 

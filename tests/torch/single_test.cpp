@@ -16,6 +16,7 @@
 #include "tests/torch/formula.h"
 #include "tests/torch/golden.h"
 #include "tests/torch/native_grid.h"
+#include "tests/torch/options.h"
 #include "tests/torch/temp_folder.h"
 
 // Entry points of the library, as strategies/trainer/torch_library.cpp finds them.
@@ -28,6 +29,7 @@ namespace {
 
 using test::formula;
 using test::formula_loader;
+using test::set;
 using test::TempFolder;
 
 nlohmann::json golden() { return test::read_golden("lenet_losses.json"); }
@@ -49,23 +51,23 @@ void fill_by_formula(torch::nn::Module& model) {
 
 StrategyOptions options_of(const nlohmann::json& run) {
   StrategyOptions options;
-  options.model = run["model"];
-  options.channels = run["channels"];
-  options.input = {run["side"], run["side"]};
-  options.momentum = run["momentum"];
-  options.weight_decay = run["weight_decay"];
-  options.nesterov = run["nesterov"];
+  set(options, "model.name", run["model"].get<std::string>());
+  options.sample.channels = run["channels"];
+  options.sample.size = {run["side"], run["side"]};
+  set(options, "train.momentum", run["momentum"].get<double>());
+  set(options, "train.weight_decay", run["weight_decay"].get<double>());
+  set(options, "train.nesterov", run["nesterov"].get<bool>());
   return options;
 }
 
 SampleSpec spec_of(const StrategyOptions& options) {
-  return {options.input, options.channels, options.dtype, Layout::chw};
+  return {options.sample.size, options.sample.channels};
 }
 
 StrategyOptions mnist_options() {
   StrategyOptions options;
-  options.input = {28, 28};
-  options.momentum = 0.9;
+  options.sample.size = {28, 28};
+  set(options, "train.momentum", 0.9);
   return options;
 }
 
@@ -128,7 +130,7 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
   if (native) base::set_simd_level(*level);
   const auto run = all["cases"][static_cast<std::size_t>(index)];
   StrategyOptions options = options_of(run);
-  options.model_options.native_ops = native;
+  set(options, "model.ops", native ? "native" : "torch");
   Single single(options);
   fill_by_formula(single.model());
   Loader loader = formula_loader(spec_of(options), all["samples"], all["batch"], all["epochs"]);
@@ -204,10 +206,10 @@ TEST(Single, EntersTheSpansOfAStepAndStaysInTheLast) {
 
 TEST(Single, SameSeedSameParametersAnotherSeedOthers) {
   StrategyOptions options = mnist_options();
-  options.seed = 5;
+  set(options, "seed", 5);
   const std::string first = Single(options).parameters_hash();
   EXPECT_EQ(Single(options).parameters_hash(), first);
-  options.seed = 6;
+  set(options, "seed", 6);
   EXPECT_NE(Single(options).parameters_hash(), first);
 }
 
@@ -220,8 +222,8 @@ TEST(Single, StartsFromSavedWeights) {
   step(single, loader.next(), spans);
   std::filesystem::create_directory(folder / "checkpoint");
   single.save(folder / "checkpoint");
-  options.seed = 99;
-  options.weights = (folder / "checkpoint/model.safetensors").string();
+  set(options, "seed", 99);
+  set(options, "model.weights", (folder / "checkpoint/model.safetensors").string());
   EXPECT_EQ(Single(options).parameters_hash(), single.parameters_hash());
 }
 
@@ -272,16 +274,16 @@ std::string refusal(const StrategyOptions& options) {
 
 TEST(Single, RefusesOptionsThatNoModelCanFollow) {
   StrategyOptions options = mnist_options();
-  options.dtype = DType::u8;
+  options.sample.dtype = DType::u8;
   EXPECT_EQ(refusal<UsageError>(options),
             "model.name=lenet5 takes f32, the batches are u8 | set output.dtype=f32; "
             "output.normalize=device sends u8 and makes f32 of it");
   options = mnist_options();
-  options.input = {8, 8};
+  options.sample.size = {8, 8};
   EXPECT_EQ(refusal<UsageError>(options).find("takes images of at least 12x12 pixels"), 18u);
   options = mnist_options();
-  options.momentum = 0;
-  options.nesterov = true;
+  set(options, "train.momentum", 0);
+  set(options, "train.nesterov", true);
   EXPECT_NE(refusal<UsageError>(options).find("train.nesterov=true needs a momentum"),
             std::string::npos);
   for (const char* device : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:999", ""}) {

@@ -21,14 +21,9 @@ constexpr std::int64_t kSamples = 4;
 
 class StepGraphsTest : public ::testing::Test {
  protected:
-  StepGraphsTest() {
-    options_.input = {2, 1};
-    options_.channels = 1;
-  }
   /// Returns the next batches of `samples` samples each.
   Batch batch_of(std::int64_t samples) {
-    loaders_.emplace_back(new Loader(test::formula_loader(
-        {options_.input, options_.channels, DType::f32, Layout::chw}, 8, samples)));
+    loaders_.emplace_back(new Loader(test::formula_loader(form_.sample, 8, samples)));
     return loaders_.back()->next();
   }
   /// Takes a step and says how, and on which input.
@@ -40,14 +35,14 @@ class StepGraphsTest : public ::testing::Test {
     const auto send = [&](Tensor& block, DeviceMark& read) {
       streams_.copy_into(block, block_of(batch), read);
       place = block.const_data_ptr();
-      return samples_in(block, batch, options_);
+      return samples_in(block, batch, form_);
     };
     const Tensor loss = graphs_.run(send, spans_, [this](const Samples& there, auto*) {
       read_.push_back(there.images.const_data_ptr());
       return there.images.sum() + there.targets.sum();
     });
     EXPECT_EQ(read_.back(), place) << "the step reads what was sent";
-    EXPECT_EQ(loss.item<float>(), images_of(batch, whole(batch), options_).sum().item<float>() +
+    EXPECT_EQ(loss.item<float>(), images_of(batch, whole(batch), form_).sum().item<float>() +
                                       labels_of(batch, whole(batch)).sum().item<float>());
     if (places_.empty() || (places_.size() == 1 && places_[0] != place)) places_.push_back(place);
     const std::string input = place == places_[0] ? " a" : " b";
@@ -55,7 +50,7 @@ class StepGraphsTest : public ::testing::Test {
     return (calls_.replays > before.replays ? "replay" : "warm-up") + input;
   }
 
-  StrategyOptions options_;
+  InputForm form_{"lenet5", {.size = {2, 1}, .channels = 1}, true};
   DeviceCalls calls_;
   FakeStreams streams_{calls_};
   StepGraphs graphs_{
@@ -85,9 +80,9 @@ TEST_F(StepGraphsTest, InputsTakeTurnsAndEachHasItsGraph) {
 
 TEST_F(StepGraphsTest, BatchesOfAnotherFormRunEagerly) {
   EXPECT_EQ(step(), "warm-up a");
-  options_.input = {40, 1};
+  form_.sample.size = {40, 1};
   EXPECT_EQ(step(), "eager") << "larger samples";
-  options_.input = {2, 1};
+  form_.sample.size = {2, 1};
   EXPECT_EQ(step(), "warm-up b");
 }
 

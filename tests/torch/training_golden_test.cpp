@@ -11,6 +11,8 @@
 namespace millrace::train {
 namespace {
 
+using test::set;
+
 using nlohmann::json;
 
 const json& golden() {
@@ -21,22 +23,23 @@ const json& golden() {
 test::TrainingRun run_of(const json& one) {
   test::TrainingRun run;
   StrategyOptions& to = run.strategy;
-  to.model = one["model"];
-  to.model_options.variant = one.value("variant", "imagenet");
-  if (to.model == "vgg_cifar") to.model_options.dropout = 0;
-  to.channels = one["channels"];
-  to.input = {one["side"], one["side"]};
+  const std::string model = one["model"];
+  const std::string optimizer = one.value("optimizer", "sgd");
+  set(to, "model.name", model);
+  set(to, "model.variant", one.value("variant", "imagenet"));
+  if (model == "vgg_cifar") set(to, "model.dropout", 0);
+  to.sample.channels = one["channels"];
+  to.sample.size = {one["side"], one["side"]};
   to.classes = golden()["classes"];
-  to.optimizer = one.value("optimizer", "sgd");
-  to.momentum = to.optimizer == "sgd" ? one.value("momentum", 0.0) : 0;
-  to.nesterov = one.value("nesterov", false);
-  to.beta1 = one.value("beta1", to.beta1);
-  to.beta2 = one.value("beta2", to.beta2);
-  to.eps = one.value("eps", to.eps);
-  to.weight_decay = one.value("weight_decay", 0.0);
-  to.clip = one.value("clip", 0.0);
-  to.label_smoothing = one.value("label_smoothing", 0.0);
-  to.ema = one.value("ema", 0.0);
+  set(to, "train.optimizer", optimizer);
+  set(to, "train.momentum", one.value("momentum", 0.0));
+  set(to, "train.nesterov", one.value("nesterov", false));
+  set(to, "train.betas", std::vector<double>{one.value("beta1", 0.9), one.value("beta2", 0.999)});
+  set(to, "train.eps", one.value("eps", 1e-8));
+  set(to, "train.weight_decay", one.value("weight_decay", 0.0));
+  set(to, "train.clip", one.value("clip", 0.0));
+  set(to, "train.label_smoothing", one.value("label_smoothing", 0.0));
+  set(to, "train.ema", one.value("ema", 0.0));
   run.samples = one["samples"];
   run.training.epochs = one["epochs"];
   run.training.batch = one["batch"];

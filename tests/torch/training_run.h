@@ -13,6 +13,7 @@
 #include "strategies/trainer/trainer.h"
 #include "tests/torch/formula.h"
 #include "tests/torch/model_formula.h"
+#include "tests/torch/options.h"
 
 namespace millrace::test {
 
@@ -51,8 +52,8 @@ inline Loader loader_of(const TrainingRun& run, std::uint64_t epochs, std::uint6
   options.held = run.held;
   options.memory = run.memory;
   if (run.make_loader) return run.make_loader(options);
-  return formula_loader({strategy.input, strategy.channels, DType::f32, Layout::chw}, run.samples,
-                        options, strategy.classes);
+  return formula_loader({strategy.sample.size, strategy.sample.channels}, run.samples, options,
+                        strategy.classes);
 }
 
 /// Trains from `run.training.from` and evaluates on the same samples.

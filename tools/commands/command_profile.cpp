@@ -15,6 +15,7 @@
 #include "base/number_text.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/loader_setup.h"
+#include "strategies/trainer/train_choices.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
 #include "study/sweep/confounders.h"
@@ -24,7 +25,6 @@
 #include "tools/commands/profile_packing.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
-#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 namespace {
@@ -109,7 +109,7 @@ class Profile {
     if (pipeline::has_auto_workers(recipe_))
       throw UsageError("profile: loader.workers=auto changes within the run",
                        "give a number; the profile's advice names the smallest sufficient one");
-    if (strategy_of(recipe_) != StrategyKind::single)
+    if (train::strategy_of(recipe_) != train::StrategyKind::single)
       throw UsageError("profile: the model covers one device only, train.strategy=single",
                        "leave train.strategy out; the table includes predictions for N ranks");
     pin_threads();

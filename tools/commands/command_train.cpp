@@ -27,6 +27,7 @@
 #include "strategies/trainer/first_rank.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/torch_library.h"
+#include "strategies/trainer/train_choices.h"
 #include "study/analysis/machine.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -39,7 +40,6 @@
 #include "tools/training/auto_workers.h"
 #include "tools/training/records.h"
 #include "tools/training/setup.h"
-#include "tools/training/train_choices.h"
 #include "tools/training/train_setup.h"
 
 namespace millrace::tools {
@@ -77,7 +77,7 @@ void keep_recipe(const std::vector<std::string>& words, const std::filesystem::p
   study::write_derived_file(run / kOwnRecipe, base::read_record(file));
 }
 
-bool is_ddp(const Recipe& recipe) { return strategy_of(recipe) == StrategyKind::ddp; }
+bool is_ddp(const Recipe& recipe) { return train::strategy_of(recipe) == train::StrategyKind::ddp; }
 
 /// Returns the run's path. Ranks that share nothing (simulated devices) have records of their own.
 std::filesystem::path run_path(const TrainArguments& arguments, const Recipe& recipe, int rank) {

@@ -13,6 +13,7 @@
 #include "base/record_file.h"
 #include "millrace/error.h"
 #include "recipe/recipe_file.h"
+#include "strategies/trainer/train_choices.h"
 #include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -23,7 +24,6 @@
 #include "tools/launch/launch.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
-#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 
@@ -132,7 +132,8 @@ bool names_plugins(const std::string& word) { return word.starts_with("plugins.p
 std::string shared_ops(const std::vector<std::optional<Recipe>>& recipes) {
   const bool native =
       std::all_of(recipes.begin(), recipes.end(), [](const std::optional<Recipe>& recipe) {
-        return !recipe || ops_of(with_ops(*recipe)) == Ops::native || ops_of(*recipe) == Ops::torch;
+        return !recipe || train::ops_of(with_ops(*recipe)) == train::ModelOps::native ||
+               train::ops_of(*recipe) == train::ModelOps::torch;
       });
   return native ? "native" : "torch";
 }
@@ -561,7 +562,8 @@ Question question_of(const SweepArguments& arguments, const std::string& ops) {
   }
   question.ops = ops.empty() ? shared_ops(question.recipes) : ops;
   for (auto& recipe : question.recipes)
-    if (recipe && ops_of(*recipe) == Ops::automatic) recipe->set("model.ops=" + question.ops);
+    if (recipe && train::ops_of(*recipe) == train::ModelOps::automatic)
+      recipe->set("model.ops=" + question.ops);
   return question;
 }
 

@@ -3,10 +3,10 @@
 
 #include "pipeline/setup/data_setup.h"
 #include "plugins/host/registry.h"
+#include "strategies/trainer/train_choices.h"
 #include "tools/plugins/grants.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
-#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 namespace {

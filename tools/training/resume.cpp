@@ -15,13 +15,13 @@
 #include "millrace/error.h"
 #include "recipe/recipe_file.h"
 #include "strategies/trainer/checkpoint.h"
+#include "strategies/trainer/train_choices.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
 #include "study/report/run_facts.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/records.h"
 #include "tools/training/setup.h"
-#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 namespace {
@@ -257,7 +257,8 @@ Recipe Resume::checked(Recipe recipe) const {
   const std::vector<std::string> own{(run_ / "config.toml").string()};
   // The run's own plugins are loaded by now.
   const Recipe before = load_recipe(own, pipeline::Plugins::none);
-  if (ops_of(recipe) == Ops::automatic) recipe.set("model.ops=" + before.text("model.ops"));
+  if (train::ops_of(recipe) == train::ModelOps::automatic)
+    recipe.set("model.ops=" + before.text("model.ops"));
   std::string changed;
   for (const Param& key : recipe_keys())
     if (!is_free(key.name) && recipe.at(key.name) != before.at(key.name))

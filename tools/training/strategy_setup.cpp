@@ -1,5 +1,4 @@
-// Chooses the launcher's variables, raises the limit of open files, and translates a recipe to
-// strategy options.
+// Chooses the launcher's variables, raises the limit of open files, and makes a recipe's strategy.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -9,7 +8,6 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "augment/plan/choices.h"
 #include "base/available_cores.h"
 #include "base/text.h"
 #include "millrace/error.h"
@@ -18,9 +16,9 @@
 #include "pipeline/setup/loader_setup.h"
 #include "strategies/trainer/simulated.h"
 #include "strategies/trainer/torch_library.h"
+#include "strategies/trainer/train_choices.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
-#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 namespace {
@@ -29,7 +27,7 @@ const char* lookup(const char* name) { return std::getenv(name); }
 
 /// Returns the ranks or replicas of this host.
 int shares_of(const Recipe& recipe, const train::RankInfo& rank) {
-  return strategy_of(recipe) == StrategyKind::data_parallel
+  return train::strategy_of(recipe) == train::StrategyKind::data_parallel
              ? static_cast<int>(recipe.integer("train.replicas"))
              : rank.local_world;
 }
@@ -46,7 +44,7 @@ int shared_cores(const train::RankInfo& rank) {
 int ranks_to_start(const Recipe& recipe) {
   const auto ranks = static_cast<int>(recipe.integer("train.ranks"));
   if (ranks == 0) return 0;
-  if (strategy_of(recipe) != StrategyKind::ddp)
+  if (train::strategy_of(recipe) != train::StrategyKind::ddp)
     throw UsageError(fmt::format("train.ranks={} with train.strategy={}: only ddp has ranks", ranks,
                                  recipe.text("train.strategy")),
                      "set train.strategy=ddp, or leave train.ranks out");
@@ -96,7 +94,7 @@ void warn_of_idle_ranks(const Recipe& recipe, int world, int group) {
 }
 
 train::RankInfo rank_of(const Recipe& recipe) {
-  if (strategy_of(recipe) == StrategyKind::ddp) {
+  if (train::strategy_of(recipe) == train::StrategyKind::ddp) {
     if (is_simulated(recipe))
       throw UsageError("train.strategy=ddp with train.device=simulated: there is nothing to share",
                        "use train.device=cpu, or train.strategy=single");
@@ -144,7 +142,8 @@ bool is_device(const std::string& name) {
 /// Returns the device of a rank, by its number where ranks have one each.
 std::string device_of(const Recipe& recipe, const train::RankInfo& rank) {
   const std::string& device = recipe.text("train.device");
-  const bool each_its_own = device == "cuda" && strategy_of(recipe) == StrategyKind::ddp;
+  const bool each_its_own =
+      device == "cuda" && train::strategy_of(recipe) == train::StrategyKind::ddp;
   return each_its_own ? fmt::format("cuda:{}", rank.local_rank) : device;
 }
 
@@ -158,13 +157,13 @@ int threads_of(const Recipe& recipe, const train::RankInfo& rank) {
   const auto threads = recipe.integer("train.threads");
   if (threads > 0) return static_cast<int>(threads);
   const int left = base::available_cores() / rank.local_world - pipeline::first_workers(recipe);
-  const bool replicas = strategy_of(recipe) == StrategyKind::data_parallel;
+  const bool replicas = train::strategy_of(recipe) == train::StrategyKind::data_parallel;
   return std::max(1, left / (replicas ? static_cast<int>(recipe.integer("train.replicas")) : 1));
 }
 
 Recipe with_ops(Recipe recipe, int world) {
-  if (ops_of(recipe) != Ops::automatic) return recipe;
-  const bool replicas = strategy_of(recipe) == StrategyKind::data_parallel;
+  if (train::ops_of(recipe) != train::ModelOps::automatic) return recipe;
+  const bool replicas = train::strategy_of(recipe) == train::StrategyKind::data_parallel;
   const std::int64_t shares = world * (replicas ? recipe.integer("train.replicas") : 1);
   const std::int64_t batch = pipeline::global_batch(recipe, world);
   const train::OpsQuestion question{.model = recipe.text("model.name"),
@@ -193,10 +192,10 @@ void check_cuda_graphs(const Recipe& recipe) {
   const std::int64_t accumulate = recipe.integer("train.accumulate");
   if (device == "cpu" || is_simulated(recipe))
     refuse("train.device=" + device, "graphs need CUDA", "train.device=cuda");
-  if (strategy_of(recipe) == StrategyKind::data_parallel)
+  if (train::strategy_of(recipe) == train::StrategyKind::data_parallel)
     refuse("train.strategy=data_parallel", "a graph covers the work of one device only",
            "train.strategy=single, or ddp with train.cuda_graphs=step");
-  if (strategy_of(recipe) == StrategyKind::ddp && graphs == "on")
+  if (train::strategy_of(recipe) == train::StrategyKind::ddp && graphs == "on")
     refuse("train.strategy=ddp", "the sums over the ranks are part of a whole step only",
            "train.cuda_graphs=step");
   if (accumulate > 1)
@@ -208,8 +207,7 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
                                                const SampleSpec& sample,
                                                const train::RankInfo& rank,
                                                train::RankHooks hooks) {
-  const int inflight =
-      clock_of(recipe) == StepClock::async ? static_cast<int>(recipe.integer("train.inflight")) : 0;
+  const int inflight = train::inflight_of(recipe);
   check_cuda_graphs(recipe);
   if (is_simulated(recipe))
     return train::make_simulated(recipe.number("simulated.update_ms"), inflight);
@@ -225,56 +223,21 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
         "train.clock=async with train.device=cpu: the host is the device, so a step ends "
         "when its work does",
         "leave train.clock at sync, or set train.device=cuda");
-  train::StrategyOptions options;
-  options.inflight = inflight;
-  if (recipe.text("train.cuda_graphs") != "off")
-    options.graph_samples = pipeline::global_batch(recipe, rank.world);
-  options.graph_step = recipe.text("train.cuda_graphs") == "step";
-  options.model = recipe.text("model.name");
-  options.model_options = {.variant = recipe.text("model.variant"),
-                           .dropout = recipe.number("model.dropout"),
-                           .init = recipe.text("model.init"),
-                           .native_ops = ops_of(recipe) == Ops::native};
-  options.weights = recipe.text("model.weights");
-  options.classes = static_cast<int>(reader.info().classes.size());
-  options.channels = sample.channels;
-  options.input = sample.size;
-  options.dtype = sample.dtype;
-  options.normalize = augment::normalize_of(recipe) == augment::Normalize::device;
-  options.mean = recipe.numbers("output.mean");
-  options.std = recipe.numbers("output.std");
-  options.layout = sample.layout;
-  options.device = device_of(recipe, rank);
-  options.threads = threads_of(recipe, rank);
-  options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
-  options.optimizer = recipe.text("train.optimizer");
-  options.momentum = recipe.number("train.momentum");
-  options.nesterov = recipe.boolean("train.nesterov");
-  options.beta1 = recipe.numbers("train.betas")[0];
-  options.beta2 = recipe.numbers("train.betas")[1];
-  options.eps = recipe.number("train.eps");
-  options.weight_decay = recipe.number("train.weight_decay");
-  options.clip = recipe.number("train.clip");
-  options.label_smoothing = recipe.number("train.label_smoothing");
-  options.ema = recipe.number("train.ema");
-  options.amp = recipe.text("train.amp");
-  options.tf32 = recipe.text("train.tf32");
-  options.channels_last = recipe.text("train.channels_last");
-  options.deterministic = recipe.boolean("train.deterministic");
-  options.cudnn_benchmark = recipe.boolean("train.cudnn_benchmark");
-  if (options.deterministic && options.cudnn_benchmark)
+  if (recipe.boolean("train.deterministic") && recipe.boolean("train.cudnn_benchmark"))
     throw UsageError(
         "train.cudnn_benchmark=true with train.deterministic=true: the fastest algorithm may be "
         "another one in the next run",
         "set one of the two to false");
-  options.device_parts = recipe.boolean("train.device_parts");
-  options.strategy = recipe.text("train.strategy");
-  options.replicas = static_cast<int>(recipe.integer("train.replicas"));
-  options.sync_batchnorm = recipe.boolean("train.sync_batchnorm");
-  options.rank = rank;
-  options.hooks = std::move(hooks);
-  options.timeout = recipe.number("train.timeout");
-  return train::make_torch_strategy(options);
+  const bool graphs = recipe.text("train.cuda_graphs") != "off";
+  return train::make_torch_strategy(
+      {.recipe = recipe,
+       .classes = static_cast<int>(reader.info().classes.size()),
+       .sample = sample,
+       .device = device_of(recipe, rank),
+       .threads = threads_of(recipe, rank),
+       .graph_samples = graphs ? pipeline::global_batch(recipe, rank.world) : 0,
+       .rank = rank,
+       .hooks = std::move(hooks)});
 }
 
 }  // namespace millrace::tools

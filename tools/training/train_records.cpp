@@ -15,6 +15,7 @@
 #include "pipeline/readers/url.h"
 #include "pipeline/remote/fetch.h"
 #include "pipeline/setup/choices.h"
+#include "strategies/trainer/train_choices.h"
 #include "study/analysis/bound.h"
 #include "study/analysis/machine.h"
 #include "study/records/run_directory.h"
@@ -22,7 +23,6 @@
 #include "tools/terminal/terminal.h"
 #include "tools/training/records.h"
 #include "tools/training/setup.h"
-#include "tools/training/train_choices.h"
 #include "tools/version.h"
 
 namespace millrace::tools {
@@ -350,7 +350,7 @@ std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
   const study::UpdateTimes::Sum set_up = facts.updates.set_up();
   const train::Submissions submissions = facts.device.submissions();
   study::DeviceFigures figures{
-      .asynchronous = clock_of(facts.recipe) == StepClock::async,
+      .asynchronous = train::clock_of(facts.recipe) == train::StepClock::async,
       .busy_s = base::Clock::seconds(time.busy - time.setup_busy),
       .wait_s = seconds.each[wait],
       .setup_s = set_up.seconds,

@@ -4,11 +4,11 @@
 #include "millrace/recipe.h"
 #include "recipe/choice.h"
 
-namespace millrace::tools {
+namespace millrace::train {
 
 enum class StrategyKind { single, data_parallel, ddp };
 /// Selects the operators that compute a model: model.ops.
-enum class Ops { automatic, native, torch };
+enum class ModelOps { automatic, native, torch };
 /// train.clock: whether each step waits for the device.
 enum class StepClock { sync, async };
 
@@ -19,10 +19,10 @@ inline StrategyKind strategy_of(const Recipe& recipe) {
                                           {"ddp", StrategyKind::ddp}});
 }
 
-inline Ops ops_of(const Recipe& recipe) {
-  return recipe::choice_of<Ops>(
+inline ModelOps ops_of(const Recipe& recipe) {
+  return recipe::choice_of<ModelOps>(
       recipe, "model.ops",
-      {{"auto", Ops::automatic}, {"native", Ops::native}, {"torch", Ops::torch}});
+      {{"auto", ModelOps::automatic}, {"native", ModelOps::native}, {"torch", ModelOps::torch}});
 }
 
 inline StepClock clock_of(const Recipe& recipe) {
@@ -30,4 +30,10 @@ inline StepClock clock_of(const Recipe& recipe) {
                                       {{"sync", StepClock::sync}, {"async", StepClock::async}});
 }
 
-}  // namespace millrace::tools
+/// Returns the most steps in flight on the device; 0: each step waits for it.
+inline int inflight_of(const Recipe& recipe) {
+  return clock_of(recipe) == StepClock::async ? static_cast<int>(recipe.integer("train.inflight"))
+                                              : 0;
+}
+
+}  // namespace millrace::train
