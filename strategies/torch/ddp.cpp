@@ -325,7 +325,7 @@ TorchStrategy::Loss Ddp::whole_step(Batch& batch, const StepContext& place,
     return sum;
   };
   control_->progress(step_, /*in_collective=*/true);
-  return {run_whole(*graphs_, batch, place, spans, step), 1, samples, /*updated=*/true};
+  return {run_graphed(*graphs_, batch, place, spans, step), 1, samples, /*updated=*/true};
 }
 
 void Ddp::add_up(Totals& totals, measure::SpanClock& spans) {

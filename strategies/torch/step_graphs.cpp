@@ -1,4 +1,4 @@
-// Warms up, captures and replays whole steps on two inputs in turn.
+// Warms up, captures and replays steps.
 #include "strategies/torch/step_graphs.h"
 
 #include <string>
@@ -8,27 +8,13 @@
 
 namespace millrace::train {
 
-std::vector<torch::Tensor> capture_aside(DeviceGraph& graph, DeviceStreams& streams,
-                                         const DeviceGraph::Work& work) {
-  std::vector<torch::Tensor> results;
-  try {
-    streams.on_side_stream([&] { results = graph.capture(work); });
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const c10::Error& error) {
-    const std::string what = error.what_without_backtrace();
-    throw RunError(
-        "the training step cannot be captured as a CUDA graph: " + what.substr(0, what.find('\n')),
-        "set train.cuda_graphs=off");
-  }
-  return results;
-}
-
 StepGraphs::StepGraphs(std::unique_ptr<DeviceGraph> graph, DeviceStreams& streams,
-                       torch::Device device, std::int64_t samples)
-    : streams_(streams), device_(device), samples_(samples) {
-  inputs_[1].graph = graph->sibling();
-  inputs_[0].graph = std::move(graph);
+                       torch::Device device, std::int64_t samples,
+                       std::vector<torch::Tensor> parameters)
+    : streams_(streams), device_(device), samples_(samples), parameters_(std::move(parameters)) {
+  std::unique_ptr<DeviceGraph> second = has_whole_step() ? graph->sibling() : nullptr;
+  inputs_.push_back({.graph = std::move(graph)});
+  if (second != nullptr) inputs_.push_back({.graph = std::move(second)});
 }
 
 bool StepGraphs::takes(const Batch& batch) {
@@ -43,7 +29,7 @@ bool StepGraphs::takes(const Batch& batch) {
     form_ = form;
     for (Input& input : inputs_) {
       input.block = torch::empty({form.bytes}, torch::TensorOptions(device_).dtype(torch::kByte));
-      input.read = streams_.fence();  // earlier work may still use the memory
+      if (inputs_.size() > 1) input.read = streams_.fence();  // earlier work may still use it
     }
   }
   return form == form_;
@@ -53,7 +39,7 @@ torch::Tensor StepGraphs::run(const Send& send, measure::SpanClock& spans, const
   Input& input = inputs_[at_];
   at_ = (at_ + 1) % inputs_.size();
   set_up_ = measure::SetUp::none;
-  const Samples samples = send(input.block, *input.read);
+  const Samples samples = send(input.block, input.read.get());
   torch::Tensor loss;
   if (!input.loss.defined() && warm_ups_ < kGraphWarmUps) {
     ++warm_ups_;
@@ -63,15 +49,38 @@ torch::Tensor StepGraphs::run(const Send& send, measure::SpanClock& spans, const
     spans.enter(measure::Span::forward);
     if (!input.loss.defined()) {
       set_up_ = measure::SetUp::capture;
-      input.loss = capture_aside(*input.graph, streams_, [samples, step] {
-                     return std::vector<torch::Tensor>{step(samples, /*spans=*/nullptr)};
-                   }).front();
+      capture(input, samples, step);
     }
     input.graph->replay();
+    // Points the handles, which the optimizer's step has dropped, to the memory that the replay
+    // wrote.
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      parameters_[i].mutable_grad() = gradients_[i];
     loss = input.loss;
   }
-  input.read = streams_.fence();
+  if (inputs_.size() > 1) input.read = streams_.fence();
   return loss;
+}
+
+void StepGraphs::capture(Input& input, const Samples& samples, const Step& step) {
+  const auto work = [this, samples, step] {
+    std::vector<torch::Tensor> written{step(samples, /*spans=*/nullptr)};
+    for (const torch::Tensor& parameter : parameters_) written.push_back(parameter.grad());
+    return written;
+  };
+  std::vector<torch::Tensor> results;
+  try {  // on the side stream, on which the warm-up ran
+    streams_.on_side_stream([&] { results = input.graph->capture(work); });
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    const std::string what = error.what_without_backtrace();
+    throw RunError(
+        "the training step cannot be captured as a CUDA graph: " + what.substr(0, what.find('\n')),
+        "set train.cuda_graphs=off");
+  }
+  input.loss = results.front();
+  gradients_.assign(results.begin() + 1, results.end());
 }
 
 }  // namespace millrace::train

@@ -141,25 +141,27 @@ std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) {
 }
 
 Samples TorchStrategy::take(Batch& batch) {
-  Samples samples = send(batch);
+  Samples samples;
+  if (streams_) {
+    samples = samples_in(streams_->copy(block_of(batch)), batch, form_);
+    hold_until_copied(batch);
+  } else {
+    const pipeline::Slice all = whole(batch);
+    samples = {images_of(batch, all, form_), targets_of(batch, all)};
+  }
   samples.images = normalization_(samples.images);
   return samples;
 }
 
-Samples TorchStrategy::send(Batch& batch) {
-  if (!streams_) {
-    const pipeline::Slice all = whole(batch);
-    return {images_of(batch, all, form_), targets_of(batch, all)};
-  }
-  Samples samples = samples_in(streams_->copy(block_of(batch)), batch, form_);
-  hold_until_copied(batch);
-  return samples;
-}
-
-Samples TorchStrategy::send_into(Batch& batch, torch::Tensor& block, DeviceMark& read) {
-  streams_->copy_into(block, block_of(batch), read);
+Samples TorchStrategy::send_into(Batch& batch, torch::Tensor& block, DeviceMark* read) {
+  torch::Tensor copied;
+  if (read != nullptr)
+    streams_->copy_into(block, block_of(batch), *read);
+  else
+    copied = streams_->copy(block_of(batch));
   Samples samples = samples_in(block, batch, form_);
   hold_until_copied(batch);
+  if (copied.defined()) block.copy_(copied, /*non_blocking=*/true);
   return samples;
 }
 
@@ -413,16 +415,17 @@ torch::Tensor TorchStrategy::pass_and_update(const torch::Tensor& images,
   return loss;
 }
 
-torch::Tensor TorchStrategy::run_whole(StepGraphs& graphs, Batch& batch, const StepContext& place,
-                                       measure::SpanClock& spans, const StepGraphs::Step& step) {
-  const auto send = [&](torch::Tensor& block, DeviceMark& read) {
+torch::Tensor TorchStrategy::run_graphed(StepGraphs& graphs, Batch& batch, const StepContext& place,
+                                         measure::SpanClock& spans, const StepGraphs::Step& step) {
+  const auto send = [&](torch::Tensor& block, DeviceMark* read) {
     Samples sent = send_into(batch, block, read);
-    send_rate(place);  // behind the mark of the step's begin
+    if (graphs.has_whole_step()) send_rate(place);  // behind the mark of the step's begin
     return sent;
   };
   seed_draws(model(), device_, place, rank());  // replays draw from it as well
   torch::Tensor loss = graphs.run(send, spans, step);
-  graph_sets_up(graphs.last_set_up());
+  const measure::SetUp set_up = graphs.last_set_up();
+  if (set_up != measure::SetUp::none && set_up_ != measure::SetUp::first) set_up_ = set_up;
   return loss;
 }
 

@@ -137,10 +137,11 @@ class TorchStrategy : public Strategy {
                                 std::int64_t window_samples, measure::SpanClock* spans);
   /// Returns whether a step does what all later ones do: the first averages are copies.
   bool is_settled() const { return !ema_ || ema_.begun(); }
-  /// Sends a batch that `graphs` takes, and the step's learning rate, and runs `step`, of which
-  /// pass_and_update() is a part, eagerly or as a replay. Returns the loss.
-  torch::Tensor run_whole(StepGraphs& graphs, Batch& batch, const StepContext& place,
-                          measure::SpanClock& spans, const StepGraphs::Step& step);
+  /// Sends a batch that `graphs` takes, and the learning rate if the optimizer's step belongs to
+  /// them, and runs `step`, of which pass() or pass_and_update() is a part, eagerly or as a replay.
+  /// Returns the loss.
+  torch::Tensor run_graphed(StepGraphs& graphs, Batch& batch, const StepContext& place,
+                            measure::SpanClock& spans, const StepGraphs::Step& step);
 
   /// Runs forward and backward on this process's part of the batch. If place.updates, leaves the
   /// gradients of the whole batch, over all replicas and ranks, in model().
@@ -156,10 +157,6 @@ class TorchStrategy : public Strategy {
   /// Prepares for the next window of gradients.
   virtual void clear_gradients();
   virtual int rank() const { return 0; }
-  /// Says what a graph has set up in this step, besides what the first one does.
-  void graph_sets_up(measure::SetUp kind) {
-    if (kind != measure::SetUp::none && set_up_ != measure::SetUp::first) set_up_ = kind;
-  }
 
   /// Returns a new model on the device in training mode, initialised from torch's current
   /// generator.
@@ -168,11 +165,9 @@ class TorchStrategy : public Strategy {
   /// them. Otherwise the batch is given back once the device has copied it, and the device's work
   /// on the step begins here.
   Samples take(Batch& batch);
-  /// Does the same without normalising: with output.normalize=device images are levels.
-  Samples send(Batch& batch);
-  /// Sends the batch likewise into memory of the size of block_of(batch), which earlier work has
-  /// read once `read` is reached. Devices only.
-  Samples send_into(Batch& batch, torch::Tensor& block, DeviceMark& read);
+  /// Sends the batch into memory of the size of block_of(batch), as StepGraphs::Send does, without
+  /// normalising: with output.normalize=device images are levels. Devices only.
+  Samples send_into(Batch& batch, torch::Tensor& block, DeviceMark* read);
   torch::Tensor normalized(const torch::Tensor& images) const { return normalization_(images); }
   const StrategyOptions& options() const { return options_; }
   const InputForm& form() const { return form_; }

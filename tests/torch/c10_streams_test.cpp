@@ -289,8 +289,8 @@ TEST_P(C10StreamsBatches, AreReadByGraphsWhereTheyAreSentInTurn) {
   for_each_batch([&](Batch batch) {
     ASSERT_TRUE(graphs.takes(batch));
     ASSERT_GE(device_.count("reuse"), 1);
-    const auto send = [&](Tensor& block, DeviceMark& done) {
-      streams_->copy_into(block, block_of(batch), done);
+    const auto send = [&](Tensor& block, DeviceMark* done) {
+      streams_->copy_into(block, block_of(batch), *done);
       Samples there = samples_in(block, batch, form_);
       hold(std::move(batch));
       return there;
@@ -305,15 +305,23 @@ TEST_P(C10StreamsBatches, AreReadByGraphsWhereTheyAreSentInTurn) {
 
 TEST_P(C10StreamsBatches, AreReadByAGraphThatHasThemCopiedOnceMore) {
   measure::SpanClock spans(base::Clock::now());
-  GraphedSteps graphed(std::make_unique<CapturedWork>(), *streams_, /*parameters=*/{}, kSamples);
+  StepGraphs graphs(std::make_unique<CapturedWork>(), *streams_, PrivateDevice::device(), kSamples,
+                    /*parameters=*/{torch::ones({1})});
   int replays = 0;
   for_each_batch([&](Batch batch) {
-    const Samples there = copy(std::move(batch));
-    const auto pass = [](const Tensor& images, const auto&...) { return copy_of(images); };
-    read(graphed.run(there.images, there.targets, spans, pass));
-    replays += graphed.last_set_up() == measure::SetUp::none;
+    ASSERT_TRUE(graphs.takes(batch));
+    const auto send = [&](Tensor& block, DeviceMark*) {
+      const Tensor copied = streams_->copy(block_of(batch));
+      Samples there = samples_in(block, batch, form_);
+      hold(std::move(batch));
+      block.copy_(copied, /*non_blocking=*/true);
+      return there;
+    };
+    const auto step = [](const Samples& there, auto*) { return copy_of(there.images); };
+    read(graphs.run(send, spans, step));
+    replays += graphs.last_set_up() == measure::SetUp::none;
   });
-  EXPECT_EQ(replays, kBatches - GraphedSteps::kWarmUps - 1);
+  EXPECT_EQ(replays, kBatches - kGraphWarmUps - 1);
   expect_every_image();
 }
 

@@ -1,11 +1,13 @@
-// Whole steps as graphs on two inputs: which batches are taken, and what is sent where.
+// Steps as graphs: which batches are taken, what is sent where, and which gradients are left.
 #include "strategies/torch/step_graphs.h"
 
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <string>
 #include <vector>
 
+#include "millrace/error.h"
 #include "tests/torch/fake_device.h"
 #include "tests/torch/formula.h"
 
@@ -32,8 +34,8 @@ class StepGraphsTest : public ::testing::Test {
     if (!graphs_.takes(batch)) return "eager";
     const DeviceCalls before = calls_;
     const void* place = nullptr;
-    const auto send = [&](Tensor& block, DeviceMark& read) {
-      streams_.copy_into(block, block_of(batch), read);
+    const auto send = [&](Tensor& block, DeviceMark* read) {
+      streams_.copy_into(block, block_of(batch), *read);
       place = block.const_data_ptr();
       return samples_in(block, batch, form_);
     };
@@ -84,6 +86,101 @@ TEST_F(StepGraphsTest, BatchesOfAnotherFormRunEagerly) {
   EXPECT_EQ(step(), "eager") << "larger samples";
   form_.sample.size = {2, 1};
   EXPECT_EQ(step(), "warm-up b");
+}
+
+/// A step that leaves gradients: that of a model of one weight, which learns the sum of its images.
+class GradientGraphsTest : public StepGraphsTest {
+ protected:
+  Tensor weight_ = torch::ones({1}).requires_grad_(true);
+  std::exception_ptr failure_;
+
+  StepGraphs graphs_with(std::unique_ptr<DeviceGraph> graph) {
+    return {std::move(graph), streams_, torch::kCPU, kSamples, {weight_}};
+  }
+  StepGraphs one_graph_ = graphs_with(std::make_unique<FakeGraph>(
+      calls_, [this] { return std::vector<Tensor>{weight_}; },
+      [this] { return std::vector<Tensor>{weight_}; }));
+
+  Tensor run(StepGraphs& graphs, const Batch& batch) {
+    weight_.mutable_grad().reset();
+    const auto send = [&](Tensor& block, DeviceMark* read) {
+      EXPECT_EQ(read, nullptr) << "the copy is behind all earlier work";
+      block.copy_(block_of(batch));
+      return samples_in(block, batch, form_);
+    };
+    return graphs.run(send, spans_, [this](const Samples& there, measure::SpanClock* spans) {
+      if (failure_) std::rethrow_exception(failure_);
+      read_.push_back(there.images.const_data_ptr());
+      if (spans != nullptr) spans->enter(measure::Span::backward);
+      const Tensor loss = (there.images.sum() * weight_ - there.targets.sum()).sum();
+      loss.backward();
+      return loss.detach();
+    });
+  }
+  /// Takes a step and says how.
+  std::string step(std::int64_t samples = kSamples) {
+    const Batch batch = batch_of(samples);
+    if (!one_graph_.takes(batch)) return "eager";
+    const DeviceCalls before = calls_;
+    const float loss = run(one_graph_, batch).item<float>();
+    const float sum = images_of(batch, whole(batch), form_).sum().item<float>();
+    EXPECT_EQ(loss, sum - labels_of(batch, whole(batch)).sum().item<float>());
+    EXPECT_EQ(weight_.grad().item<float>(), sum);
+    weight_.mutable_grad().mul_(-3);  // an optimizer may change it
+    if (calls_.captures > before.captures) return "capture";
+    return calls_.replays > before.replays ? "replay" : "warm-up";
+  }
+};
+
+TEST_F(GradientGraphsTest, OneGraphReadsEveryBatchAtOnePlace) {
+  EXPECT_EQ(step(3), "eager");
+  for (int i = 0; i < kGraphWarmUps; ++i) {
+    EXPECT_EQ(step(), "warm-up");
+    EXPECT_EQ(spans_.current(), measure::Span::backward);
+    EXPECT_EQ(step(1), "eager");
+  }
+  EXPECT_EQ(step(), "capture");
+  EXPECT_EQ(calls_.replays, 1) << "the captured batch is a step, too";
+  EXPECT_EQ(spans_.current(), measure::Span::forward);
+  EXPECT_EQ(step(2), "eager");
+  spans_.enter(measure::Span::step);
+  EXPECT_EQ(step(), "replay");
+  EXPECT_EQ(spans_.current(), measure::Span::forward) << "a replay counts as forward";
+  EXPECT_EQ(step(), "replay");
+  EXPECT_EQ(calls_.captures, 1);
+  for (const void* place : read_) EXPECT_EQ(place, read_[0]);
+}
+
+/// A graph whose capture fails as CUDA's do.
+class Uncapturable final : public DeviceGraph {
+ public:
+  std::vector<Tensor> capture(const Work& work) override { return work(); }
+  void replay() override { ADD_FAILURE() << "there is nothing to replay"; }
+  std::unique_ptr<DeviceGraph> sibling() override { return std::make_unique<Uncapturable>(); }
+};
+
+TEST_F(GradientGraphsTest, AFailedCaptureIsOneLine) {
+  StepGraphs graphs = graphs_with(std::make_unique<Uncapturable>());
+  const Batch batch = batch_of(kSamples);
+  ASSERT_TRUE(graphs.takes(batch));
+  for (int i = 0; i < kGraphWarmUps; ++i) run(graphs, batch);
+  const auto fails_as = [&](const auto& error) {
+    failure_ = std::make_exception_ptr(error);
+    try {
+      run(graphs, batch);
+      return std::string("no error");
+    } catch (const RunError& failure) {
+      return std::string(failure.what()) + " | " + failure.hint();
+    }
+  };
+  const c10::SourceLocation here{__func__, __FILE__, __LINE__};
+  EXPECT_EQ(fails_as(c10::Error(here, "operation not permitted when stream is capturing\nmore")),
+            "the training step cannot be captured as a CUDA graph: operation not permitted when "
+            "stream is capturing | set train.cuda_graphs=off");
+  EXPECT_EQ(fails_as(RunError("batch norm has one value", "a larger batch")),
+            "batch norm has one value | a larger batch");
+  EXPECT_THROW(fails_as(c10::OutOfMemoryError(here, "not enough")), c10::OutOfMemoryError)
+      << "reported in words of its own";
 }
 
 }  // namespace
