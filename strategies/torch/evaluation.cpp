@@ -1,8 +1,12 @@
-// Sums of correct answers, losses and confusions.
+// Evaluates a model, and sums its correct answers, losses and confusions.
+#include "strategies/torch/evaluation.h"
+
 #include <algorithm>
+#include <deque>
 #include <utility>
 
-#include "models/native/ops.h"
+#include "strategies/torch/device.h"
+#include "strategies/torch/torch_errors.h"
 #include "strategies/torch/torch_strategy.h"
 
 namespace millrace::train {
@@ -74,17 +78,69 @@ Evaluation from_tensor(const torch::Tensor& values, int classes) {
   return sum;
 }
 
-CorrectCounter::CorrectCounter(torch::Device device)
-    : count_(torch::zeros({1}, torch::TensorOptions(device).dtype(torch::kLong))) {}
-
-void CorrectCounter::add(const torch::Tensor& logits, const torch::Tensor& targets) {
-  if (targets.scalar_type() == torch::kLong) native::count_correct(count_, logits, targets);
+torch::Tensor TorchStrategy::answers(const torch::Tensor& images) {
+  const Autocast autocast(amp_, device_);
+  return model_->forward(normalization_(images));
 }
 
-std::uint64_t CorrectCounter::take() {
-  const auto count = static_cast<std::uint64_t>(count_.item<std::int64_t>());
-  count_.zero_();
-  return count;
+void TorchStrategy::evaluate_behind(Loader& loader, Evaluation& sum) {
+  struct Answers {
+    torch::Tensor logits, labels;  ///< in host memory
+    OwnedMark there;
+  };
+  constexpr std::size_t kBehind = 4;  // a host that adds up must not let the device run dry
+  std::deque<Answers> queued;
+  InFlightBatches held;
+  const auto add_oldest = [&] {
+    const Answers oldest = std::move(queued.front());
+    queued.pop_front();
+    oldest.there->wait();
+    add(sum, oldest.logits, oldest.labels, on_prediction_);
+  };
+  for (;;) {
+    held.keep_at_most(loader.slots() - 1);
+    Batch batch = loader.next();
+    if (!batch) break;
+    alive();
+    if (batch.count() == 0) continue;
+    const pipeline::Slice all = whole(batch);
+    const torch::Tensor pixels = streams_->copy(images_of(batch, all, form_));
+    std::vector<OwnedMark> copied;
+    copied.push_back(streams_->join());
+    torch::Tensor labels = labels_of(batch, all).clone();
+    held.hold(std::move(batch), std::move(copied));
+    torch::Tensor logits = streams_->to_host(answers(pixels));
+    queued.push_back({std::move(logits), std::move(labels), streams_->fence()});
+    if (queued.size() > kBehind) add_oldest();
+  }
+  while (!queued.empty()) add_oldest();
+  held.keep_at_most(0);
+}
+
+std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
+  Evaluation sum = empty_evaluation(options_.classes);
+  shorten_torch_errors("evaluation", [&] {
+    const torch::NoGradGuard no_grad;
+    share_buffers();
+    std::optional<EmaInPlace> averages;
+    if (ema_) averages.emplace(ema_);
+    model_->eval();
+    if (streams_)
+      evaluate_behind(loader, sum);
+    else
+      while (const Batch batch = loader.next()) {
+        alive();
+        if (batch.count() == 0) continue;
+        const pipeline::Slice all = whole(batch);
+        add(sum, answers(images_of(batch, all, form_)), labels_of(batch, all), on_prediction_);
+      }
+    model_->train();
+    sum.failed = loader.stats().failed;
+    torch::Tensor sums = to_tensor(sum);
+    add_up(sums);
+    sum = from_tensor(sums, options_.classes);
+  });
+  return sum;
 }
 
 }  // namespace millrace::train

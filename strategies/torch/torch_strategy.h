@@ -1,4 +1,4 @@
-// Base of all strategies with a model, and the sums of their evaluations.
+// Base of all strategies with a model.
 #pragma once
 
 #include <torch/torch.h>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "models/registry.h"
+#include "strategies/torch/correct_counter.h"
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/optimizer.h"
@@ -25,36 +26,6 @@
 #include "strategies/trainer/strategy_options.h"
 
 namespace millrace::train {
-
-// Adds up evaluations and counts correct answers, exactly.
-
-/// Returns an evaluation without samples.
-Evaluation empty_evaluation(int classes);
-/// Adds a batch's results: `logits` N x classes on any device, `labels` N on the host. Sums host
-/// copies in double. Calls `each`, unless it is empty, for every sample.
-void add(Evaluation& sum, const torch::Tensor& logits, const torch::Tensor& labels,
-         const std::function<void(const Prediction&)>& each);
-
-/// Convert all sums to one vector of doubles, and back, so that ranks can add them. Counts are
-/// exact up to 2^53.
-torch::Tensor to_tensor(const Evaluation& sum);
-Evaluation from_tensor(const torch::Tensor& values, int classes);
-
-/// Counts a replica's correct answers where its logits are, on CUDA by a kernel behind the forward
-/// pass, which a graph may capture.
-class CorrectCounter {
- public:
-  explicit CorrectCounter(torch::Device device);
-
-  /// Adds a batch: f32 `logits` N x classes, `targets` N labels on the same device. Adds nothing if
-  /// `targets` are probabilities. The first of equal logits is the answer.
-  void add(const torch::Tensor& logits, const torch::Tensor& targets);
-  /// Returns the count since the last call, waiting for the device.
-  std::uint64_t take();
-
- private:
-  torch::Tensor count_;  ///< one i64
-};
 
 /// Base of all strategies with a model: owns the model, the optimizer and everything around the
 /// gradients. Each strategy decides how a batch becomes gradients.
