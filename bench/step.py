@@ -5,8 +5,8 @@ agree with PyTorch's to 1e-4: LeNet's for 20 steps, ResNet-18's for 5 with PyTor
 over few images magnifies rounding: within PyTorch itself, planes and channels_last differ by 1e-3 at the third
 step. Needs the torch that millrace was built with; resnet18 also needs torchvision.
 
-    taskset -c 1 python bench/step.py build/lib/libmillrace_torch.so
-    taskset -c 1 python bench/step.py build/lib/libmillrace_torch.so --model resnet18 --batch 8 --rounds 30
+    taskset -c 1 python bench/step.py build/lib/libmillrace_bench.so
+    taskset -c 1 python bench/step.py build/lib/libmillrace_bench.so --model resnet18 --batch 8 --rounds 30
 """
 import argparse
 import ctypes

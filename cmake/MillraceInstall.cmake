@@ -22,9 +22,9 @@ endif()
 install(FILES LICENSE RENAME copyright DESTINATION share/doc/millrace COMPONENT program)
 install(FILES NOTICE.md CHANGELOG.md DESTINATION share/doc/millrace COMPONENT program)
 
-# --- torch: libmillrace_torch.so and the LibTorch that it was built with
+# --- torch: libmillrace_torch.so, the benchmark on it, and the LibTorch that it was built with
 if(TARGET millrace_torch)
-  install(TARGETS millrace_torch LIBRARY DESTINATION lib COMPONENT torch)
+  install(TARGETS millrace_torch millrace_bench LIBRARY DESTINATION lib COMPONENT torch)
   foreach(file IN LISTS MILLRACE_TORCH_FILES)
     get_filename_component(name ${file} NAME)
     get_filename_component(file ${file} REALPATH)

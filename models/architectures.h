@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/private_api.h"
 #include "models/descriptions.h"
 #include "models/layers.h"
 #include "models/registry.h"
@@ -37,8 +38,9 @@ struct SizedLayers {
 
 /// Returns the sizes of the layers. Throws UsageError, with `model`, its name, for images of which
 /// the convolutions and poolings leave nothing.
-SizedLayers sized_layers(std::string_view model, const SequentialLayers& layers,
-                         const ModelShape& shape);
+MILLRACE_PRIVATE_API SizedLayers sized_layers(std::string_view model,
+                                              const SequentialLayers& layers,
+                                              const ModelShape& shape);
 
 class Sequential : public Classifier {
  public:

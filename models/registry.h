@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
 #include "millrace/image.h"
 #include "millrace/recipe.h"
 #include "models/options.h"
@@ -47,7 +48,8 @@ ModelOptions model_options(const Recipe& recipe);
 
 /// Builds the model `name`, initialised from torch's current generator. Throws UsageError for an
 /// unknown name, a shape that the model cannot take, or an option that it does not have.
-std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape& shape,
-                                       const ModelOptions& options = {});
+MILLRACE_PRIVATE_API std::shared_ptr<Classifier> make_model(const std::string& name,
+                                                            const ModelShape& shape,
+                                                            const ModelOptions& options = {});
 
 }  // namespace millrace::train

@@ -19,21 +19,24 @@
 namespace millrace::train::native {
 
 /// Computes at::conv2d; `bias` may be undefined. Stride, padding and dilation are (height, width).
-at::Tensor conv2d(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                  at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
-                  std::int64_t groups);
+MILLRACE_PRIVATE_API at::Tensor conv2d(const at::Tensor& input, const at::Tensor& weight,
+                                       const at::Tensor& bias, at::IntArrayRef stride,
+                                       at::IntArrayRef padding, at::IntArrayRef dilation,
+                                       std::int64_t groups);
 
 /// Computes at::max_pool2d. Of equal values, the first position of a window (in row-major order)
 /// gets the gradient. NaN wins over numbers, and of several NaNs the last.
-at::Tensor max_pool2d(const at::Tensor& input, at::IntArrayRef kernel, at::IntArrayRef stride,
-                      at::IntArrayRef padding, at::IntArrayRef dilation);
+MILLRACE_PRIVATE_API at::Tensor max_pool2d(const at::Tensor& input, at::IntArrayRef kernel,
+                                           at::IntArrayRef stride, at::IntArrayRef padding,
+                                           at::IntArrayRef dilation);
 
 /// Computes max_pool2d(relu(conv2d(...)), 2) in one op, with stride 1, on the CPU only.
 /// Intermediate values are never written to memory; backward keeps one byte per output instead.
 /// Throws for padding beyond dilation * (kernel - 1) and for convolutions of less than 2x2 pixels.
 /// The output's samples are adjacent.
-at::Tensor conv_relu_pool(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                          at::IntArrayRef padding, at::IntArrayRef dilation, std::int64_t groups);
+MILLRACE_PRIVATE_API at::Tensor conv_relu_pool(const at::Tensor& input, const at::Tensor& weight,
+                                               const at::Tensor& bias, at::IntArrayRef padding,
+                                               at::IntArrayRef dilation, std::int64_t groups);
 
 /// Converts N x C x H x W levels (u8, planes or pixels) to elements by a table per channel:
 /// `tables` is C x 256, of 2 or 4 bytes, on the same device. Returns images of its type,

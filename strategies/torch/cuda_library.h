@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
 #include "pipeline/loader/batch_memory.h"
 
 namespace c10d {
@@ -60,7 +61,8 @@ class CudaLibrary {
   /// exist, then calls use(index). Must run before the process's first torch call, because torch
   /// checks for CUDA only once. `setting` is what asked for the device, as given:
   /// "train.device=cuda"; if it is empty, messages name none. Throws DeviceError.
-  static CudaLibrary load(const std::string& setting, int index, int devices = 1);
+  MILLRACE_PRIVATE_API static CudaLibrary load(const std::string& setting, int index,
+                                               int devices = 1);
 
   /// Makes a device the calling thread's current one. Until then that is device 0, on which every
   /// call of CUDA that names no device, such as that of an event's destructor, would create a

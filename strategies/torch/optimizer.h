@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/private_api.h"
 #include "millrace/recipe.h"
 #include "models/weights.h"
 
@@ -38,7 +39,8 @@ class Optimizer {
 /// Makes the recipe's train.optimizer: sgd (momentum after Sutskever et al., 2013), adam (Kingma
 /// and Ba, 2015) or adamw (Loshchilov and Hutter, 2019), as torch.optim defines them. `parameters`
 /// are named as in the model. Throws UsageError for contradictory keys.
-std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe, NamedTensors parameters);
+MILLRACE_PRIVATE_API std::unique_ptr<Optimizer> make_optimizer(const Recipe& recipe,
+                                                               NamedTensors parameters);
 
 // Exponential moving average of a model's weights. If kept, evaluations use it.
 

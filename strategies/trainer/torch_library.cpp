@@ -24,33 +24,37 @@ void set_environment() {
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
 }
 
-/// Opens the library through the program's RUNPATH. Never closes it.
-void* library() {
-  static void* const handle = [] {
-    set_environment();
-    void* opened = dlopen("libmillrace_torch.so", RTLD_NOW | RTLD_GLOBAL);
-    if (opened == nullptr) {
-      const char* reason = dlerror();
-      throw DeviceError(std::string("LibTorch cannot be loaded: ") +
-                            (reason != nullptr ? reason : "libmillrace_torch.so is missing"),
-                        "configure with MILLRACE_TORCH=ON (bash tools/quickstart does), or use "
-                        "train.device=simulated");
-    }
-    return opened;
-  }();
-  return handle;
+constexpr const char* kTorch = "libmillrace_torch.so";
+
+/// Opens a library through the program's RUNPATH. Never closes it.
+void* open_library(const char* file) {
+  set_environment();
+  void* const opened = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+  if (opened == nullptr) {
+    const char* reason = dlerror();
+    throw DeviceError(std::string("LibTorch cannot be loaded: ") +
+                          (reason != nullptr ? reason : std::string(file) + " is missing"),
+                      "configure with MILLRACE_TORCH=ON (bash tools/quickstart does), or use "
+                      "train.device=simulated");
+  }
+  return opened;
 }
 
 template <class Function>
 Function* function(const char* name) {
-  void* symbol = dlsym(library(), name);
-  if (symbol == nullptr)
-    throw DeviceError(std::string("libmillrace_torch.so has no ") + name,
-                      "it belongs to another build: build all targets again");
-  return reinterpret_cast<Function*>(symbol);
+  return reinterpret_cast<Function*>(torch_function(kTorch, name));
 }
 
 }  // namespace
+
+void* torch_function(const char* library, const char* name) {
+  open_library(kTorch);  // first, because its message says how to get it
+  void* const symbol = dlsym(open_library(library), name);
+  if (symbol == nullptr)
+    throw DeviceError(std::string(library) + " has no " + name,
+                      "it belongs to another build: build all targets again");
+  return symbol;
+}
 
 std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options) {
   return std::unique_ptr<Strategy>(
@@ -65,13 +69,6 @@ std::future<void> load_torch_ahead(const std::string& device) {
     } catch (const DeviceError&) {  // make_torch_strategy() says why
     }
   });
-}
-
-std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options) {
-  std::vector<OpTiming> timings;
-  function<void(const OpsBenchOptions*, std::vector<OpTiming>*)>("millrace_bench_ops")(&options,
-                                                                                       &timings);
-  return timings;
 }
 
 std::string why_no_cuda() try {

@@ -5,10 +5,8 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/private_api.h"
-#include "strategies/trainer/ops_bench.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/strategy_options.h"
 
@@ -23,9 +21,10 @@ MILLRACE_PRIVATE_API std::unique_ptr<Strategy> make_torch_strategy(const Strateg
 /// make_torch_strategy(), which reports any failure, once the future is ready.
 MILLRACE_PRIVATE_API std::future<void> load_torch_ahead(const std::string& device);
 
-/// See strategies/trainer/ops_bench.h. Throws DeviceError if this build lacks LibTorch, RunError if
-/// the native ops' results differ from LibTorch's.
-MILLRACE_PRIVATE_API std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options);
+/// Returns a function of a library of ours that uses LibTorch, "libmillrace_bench.so", which is
+/// never unloaded. Throws DeviceError if this build lacks LibTorch, or the library is of another
+/// build.
+MILLRACE_PRIVATE_API void* torch_function(const char* library, const char* name);
 
 /// Loads LibTorch and the CUDA module, and asks for a device. Returns why train.device=cuda would
 /// fail, in the words of its message; empty if it would not.

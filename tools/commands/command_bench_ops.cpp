@@ -9,6 +9,7 @@
 
 #include "base/simd.h"
 #include "models/descriptions.h"
+#include "strategies/bench/ops_bench.h"
 #include "strategies/trainer/torch_library.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
@@ -100,12 +101,22 @@ void print_tables(const std::vector<train::OpTiming>& timings) {
   print("\nlargest difference between the two: {:.0e} of the largest value\n", difference);
 }
 
+/// Runs the benchmark in its own library. Throws DeviceError if this build lacks LibTorch, and what
+/// the benchmark throws.
+std::vector<train::OpTiming> bench_ops(const train::OpsBenchOptions& options) {
+  auto* const bench = reinterpret_cast<decltype(&millrace_bench_ops)>(
+      train::torch_function("libmillrace_bench.so", "millrace_bench_ops"));
+  std::vector<train::OpTiming> timings;
+  bench(&options, &timings);
+  return timings;
+}
+
 Exit run(const OpsArguments& arguments) {
   train::OpsBenchOptions options = arguments.options;
   Json json;
   for (const std::int64_t batch : arguments.batches) {
     options.batch = batch;
-    const std::vector<train::OpTiming> timings = train::bench_ops_in_library(options);
+    const std::vector<train::OpTiming> timings = bench_ops(options);
     if (verbosity().json) {
       if (json.is_null()) json = head_json(arguments);
       for (const train::OpTiming& timing : timings)

@@ -1,5 +1,5 @@
 // Training steps of one model on given images.
-#include "strategies/torch/model_steps.h"
+#include "strategies/bench/model_steps.h"
 
 #include <cstdio>
 

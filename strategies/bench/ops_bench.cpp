@@ -1,6 +1,6 @@
 // Times both sides of each comparison by turns in one process. On CUDA each call includes the time
 // until the device has finished; that path has been compiled, not run.
-#include "strategies/trainer/ops_bench.h"
+#include "strategies/bench/ops_bench.h"
 
 #include <torch/torch.h>
 
@@ -13,8 +13,8 @@
 #include "millrace/error.h"
 #include "models/architectures.h"
 #include "models/native/ops.h"
+#include "strategies/bench/model_steps.h"
 #include "strategies/torch/device.h"
-#include "strategies/torch/model_steps.h"
 
 namespace millrace::train {
 namespace {
@@ -342,11 +342,9 @@ class OpsBench {
 
 }  // namespace
 
-std::vector<OpTiming> bench_ops(const OpsBenchOptions& options) { return OpsBench(options).run(); }
-
 }  // namespace millrace::train
 
 void millrace_bench_ops(const millrace::train::OpsBenchOptions* options,
                         std::vector<millrace::train::OpTiming>* timings) {
-  *timings = millrace::train::bench_ops(*options);
+  *timings = millrace::train::OpsBench(*options).run();
 }

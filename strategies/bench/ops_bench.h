@@ -1,5 +1,5 @@
-// Compares the native ops' speed with LibTorch's, layer by layer and step by step. Independent of
-// LibTorch: the entry point is in strategies/trainer/torch_library.h.
+// Compares the native ops' speed with LibTorch's, layer by layer and step by step: the interface of
+// libmillrace_bench.so, independent of LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace millrace::train {
 
 struct OpsBenchOptions {
-  std::vector<std::string> models;  ///< sequential ones (models/architectures.h)
+  std::vector<std::string> models;  ///< sequential ones (models/descriptions.h)
   std::string device = "cpu";       ///< cpu, cuda or cuda:N
   std::int64_t batch = 64;          ///< images per batch
   bool cifar = false;               ///< also the 3x3 convolutions of VGG and ResNet on 32x32 images
@@ -37,14 +37,11 @@ struct OpTiming {
   double difference = 0;
 };
 
-/// Times, for each model, its layers and one training step. Compares results first and throws
-/// RunError if they differ by more than 1e-4. Throws UsageError for a model without a description,
-/// DeviceError for a missing device.
-std::vector<OpTiming> bench_ops(const OpsBenchOptions& options);
-
 }  // namespace millrace::train
 
-/// Entry point of the library, found by dlsym (strategies/trainer/torch_library.h).
+/// Times, for each model, its layers and one training step. Compares results first and throws
+/// RunError if they differ by more than 1e-4. Throws UsageError for a model whose layers do not
+/// follow one another, DeviceError for a missing device. Found by train::torch_function().
 extern "C" MILLRACE_PRIVATE_API void millrace_bench_ops(
     const millrace::train::OpsBenchOptions* options,
     std::vector<millrace::train::OpTiming>* timings);
