@@ -9,8 +9,6 @@
 #include <optional>
 #include <set>
 
-#include "augment/plan/plan_setup.h"
-#include "base/available_cores.h"
 #include "base/clock.h"
 #include "base/number_text.h"
 #include "pipeline/setup/data_setup.h"
@@ -22,6 +20,7 @@
 #include "study/sweep/sweep_pace.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/profile.h"
+#include "tools/commands/profile_candidates.h"
 #include "tools/commands/profile_packing.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
@@ -43,26 +42,8 @@ struct ProfileArguments {
   double seconds = 1;
 };
 
-/// A change that was validated: its recipe loads and its chain compiles.
-struct Candidate {
-  study::Change change;
-  Recipe recipe;
-  RunLength length{};
-  std::vector<std::string> packed{};  ///< overrides that read the packed sample, once there is one
-};
-
 /// Samples of the set that are packed to measure a packing.
 constexpr std::uint64_t kPackedSamples = 1024;
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    if (end > at) words.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
 
 /// Returns the arguments for one rank's device alone, if the recipe starts ranks of its own. Its
 /// loader has the machine to itself, as the model assumes; the table predicts several ranks.
@@ -121,7 +102,8 @@ class Profile {
       say(fmt::format("moved the earlier profile in {} to {}", path_.string(),
                       directory.moved_aside().string()));
     open_model();
-    list_candidates();
+    candidates_ = CandidateList(arguments_.recipe, recipe_, reader_, probed_)
+                      .list(arguments_.changes, arguments_.given, *model_);
     if (arguments_.verify) plan_verification();
     announce();
     calibrate();
@@ -147,43 +129,6 @@ class Profile {
     fixed_.push_back(fmt::format("train.threads={}", threads_));
   }
 
-  Recipe recipe_with(const std::vector<std::string>& overrides) const {
-    std::vector<std::string> all = arguments_.recipe;
-    all.insert(all.end(), overrides.begin(), overrides.end());
-    return with_ops(load_recipe(all));
-  }
-
-  study::ChangeFacts facts() const {
-    const LoaderOptions options =
-        pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_));
-    study::ChangeFacts facts;
-    facts.cores = base::available_cores();
-    facts.workers = options.workers;
-    facts.prefetch = options.prefetch;
-    facts.io_threads = options.io_threads;
-    facts.batch = options.batch;
-    facts.samples = static_cast<std::int64_t>(epoch_samples(options, reader_->info().count));
-    facts.simulated = simulated_;
-    facts.update_ms = recipe_.number("simulated.update_ms");
-    facts.encoded = reader_->info().encoded;
-    facts.packable = reader_->info().reader == "folder" || reader_->info().reader == "manifest";
-    facts.bandwidth = recipe_.number("data.storage.bandwidth");
-    facts.latency = recipe_.number("data.storage.latency");
-    facts.iops = recipe_.number("data.storage.iops");
-    facts.requested = reader_->info().requested;
-    for (const OpSpec& op : recipe_.augment()) {
-      if (!op.enabled) continue;
-      const std::string without = "augment." + op.id + ".enabled=false";
-      try {  // a few batches show whether the remaining ops give samples of one size
-        LoaderProbe(recipe_with({without}), probed_).measure(0, 0);
-        facts.without_op.push_back(without);
-      } catch (const Error& error) {
-        if (error.exit() != Exit::usage) throw;
-      }
-    }
-    return facts;
-  }
-
   /// Requests are kept out of the probes: they would wait for the server.
   void open_model() {
     if (!reader_->info().requested) {
@@ -197,68 +142,6 @@ class Profile {
     if (probed_->info().count == 0)
       throw DataError(fmt::format("{}: no sample can be read", reader_->info().path));
     model_.emplace(recipe_, reader_, probed_, request_cost(*reader_, *probed_));
-  }
-
-  /// Returns whether a recipe's set can be opened: a cache may be too small for whole archives.
-  /// Throws why not if the user asked for it.
-  static bool opens(const Recipe& recipe, bool asked_for) {
-    try {
-      open_data(recipe, recipe.text("data.split"));
-    } catch (const UsageError&) {
-      if (asked_for) throw;
-      return false;
-    }
-    return true;
-  }
-
-  void list_candidates() {
-    auto changes = arguments_.given ? std::vector<study::Change>() : study::list_changes(facts());
-    std::vector<study::Packing> packings;
-    for (const std::string& text : arguments_.changes) {
-      if (const auto packing = study::parse_packing(text))
-        packings.push_back(*packing);
-      else
-        changes.push_back(reader_->info().requested &&
-                                  words_of(text) == study::cached_set().overrides
-                              ? study::cached_set(/*fetched=*/true)
-                              : study::Change{.overrides = words_of(text)});
-    }
-    for (study::Change& change : changes) {
-      Recipe recipe = recipe_with(change.overrides);
-      if (change.cached && !opens(recipe, change.fetched)) continue;
-      model_->add(recipe);
-      candidates_.push_back({std::move(change), std::move(recipe)});
-    }
-    list_packings(std::move(packings));
-  }
-
-  /// Packs a few samples in each way, which shows their size and, once probed, their cost.
-  void list_packings(std::vector<study::Packing> ways) {
-    if (!can_be_packed(reader_->info())) {
-      if (!ways.empty())
-        throw UsageError(fmt::format("--change {}: `millrace data pack` does not take {}",
-                                     ways.front().text(), reader_->info().path),
-                         "image folders, archives and manifests on this machine can be packed");
-      return;
-    }
-    if (!arguments_.given) {
-      const Size size = augment::make_plan(recipe_, recipe_.augment(), *reader_)->output().size;
-      for (const study::Packing& way : study::list_packings(std::min(size.width, size.height)))
-        if (std::none_of(ways.begin(), ways.end(),
-                         [&](const study::Packing& one) { return one.text() == way.text(); }))
-          ways.push_back(way);
-    }
-    if (ways.empty()) return;
-    const PackedSamples samples(*reader_, std::move(ways));
-    if (samples.ways().empty()) return;
-    Recipe probed = recipe_;  // a batch of samples may be larger than what was packed
-    const auto count = static_cast<std::int64_t>(samples.plain()->info().count);
-    probed.set(fmt::format("loader.batch={}", std::min(count, recipe_.integer("loader.batch"))));
-    for (std::size_t i = 0; i < samples.ways().size(); ++i) {
-      const study::Packing& way = samples.ways()[i];
-      model_->add(way.text(), probed, samples.packed(i), samples.plain());
-      candidates_.push_back({{.overrides = {}, .packing = way, .assumed = {way.text()}}, recipe_});
-    }
   }
 
   std::uint64_t batches_per_epoch(const Recipe& recipe) const {

@@ -16,6 +16,7 @@
 #include "study/report/report.h"
 #include "study/sweep/sweep_table.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/design_file.h"
 #include "tools/commands/sweep.h"
 #include "tools/commands/sweep_cluster.h"
 #include "tools/commands/sweep_plan.h"

@@ -33,7 +33,7 @@
 #include "study/records/run_files.h"
 #include "study/report/run_facts.h"
 #include "tools/commands/commands.h"
-#include "tools/commands/sweep.h"
+#include "tools/commands/single_recipe.h"
 #include "tools/launch/launch.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/archives.h"

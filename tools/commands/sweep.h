@@ -1,5 +1,4 @@
-// Parts of millrace sweep: its arguments, its data set, the identity of a run, its runs and its
-// output.
+// Parts of millrace sweep: the identity of a run, its runs and its output.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +14,12 @@
 #include "millrace/recipe.h"
 #include "study/records/run_directory.h"
 #include "study/sweep/design.h"
-#include "study/sweep/study_file.h"
 #include "study/sweep/sweep_command.h"
 #include "study/sweep/sweep_record.h"
 #include "study/sweep/sweep_table.h"
+#include "tools/commands/study_data.h"
+#include "tools/commands/sweep_arguments.h"
+#include "tools/commands/sweep_question.h"
 #include "tools/launch/launch.h"
 
 namespace CLI {
@@ -26,108 +27,6 @@ class App;
 }
 
 namespace millrace::tools {
-
-// Arguments of `millrace sweep`, their record in the sweep's directory, and what they ask for.
-
-/// Arguments as given. Missing ones come from the resumed sweep, or are defaults.
-struct SweepArguments {
-  std::vector<std::string> recipe;  ///< [RECIPE] key=value ..., or [STUDY.toml] key=value ...
-  std::vector<std::string> cells;
-  std::optional<std::string> design;
-  std::optional<std::string> repeats;
-  std::vector<std::string> metrics;
-  std::string run;
-  bool resume = false;
-  bool wide = false;
-  bool brief = false;  ///< --short
-
-  std::optional<std::string> command;  ///< --command: runs this in place of millrace train
-  std::optional<std::string> shell;
-  std::optional<double> timeout_s;
-  std::string folder;  ///< where the command runs; empty: here
-
-  bool plan = false;                 ///< --plan: only prepares the directory
-  std::optional<std::string> block;  ///< --block: runs this block of a planned sweep
-  bool collect = false;
-  bool status = false;
-  std::optional<std::string> on;  ///< --on: scheduler that gets the blocks
-  std::string partition;
-  std::string time;
-  double patience_s = 30;  ///< without a heartbeat, until a block counts as abandoned
-
-  std::string
-      study;  ///< text of a study file; empty: none. Its name is no longer in `recipe` then.
-  std::string study_file;
-  std::string data;  ///< data.path=... that a study's sweep has chosen
-
-  /// Returns whether the arguments define a sweep. plugins.path=... alone only says what may be
-  /// loaded.
-  bool says_what() const;
-};
-
-/// The sweep that the command line asks for.
-struct Question {
-  std::string recipe_name;
-  study::SweepDesign design;
-  std::vector<std::optional<Recipe>> recipes;  ///< per cell, with model.ops resolved
-  std::vector<std::string> refusals;           ///< per cell: why a study's row has no recipe
-  std::string ops;                             ///< resolved value of model.ops=auto
-  std::vector<study::SweepMetric> metrics;
-  std::optional<std::uint64_t> repeats;  ///< empty: auto
-  bool is_study = false;
-  std::optional<study::SweepCommand> command;  ///< recipes then hold the sweep's own keys only
-
-  /// Returns the recipe of the first cell that has one. Throws UsageError if none has.
-  const Recipe& first() const;
-  study::ComparisonRules rules() const;
-  /// Returns the recipe of a cell in a block but for the seed: with sweep.folds, each block has a
-  /// fold of its own. The cell has a recipe.
-  Recipe recipe_of(std::size_t cell, std::uint64_t repeat) const;
-};
-
-/// With sweep.folds, a sweep has as many repeats unless `arguments` say otherwise. Throws
-/// UsageError where it does not go with the rest.
-void choose_folds(SweepArguments& arguments, Question& question);
-
-/// Reads the study file that the first word of `recipe` names, if it names one: a path, or the name
-/// of a shipped study. Throws UsageError for a malformed file and for options that do not go with
-/// one.
-void take_study(SweepArguments& arguments);
-
-/// Returns the sweep to resume; empty if a new one is to begin. Completes `arguments`.
-std::filesystem::path find_resumed(SweepArguments& arguments);
-/// Returns the resolved model.ops of the sweep at `path`.
-std::string ops_at(const std::filesystem::path& path);
-/// Writes design.json.
-void write_design(const std::filesystem::path& path, const SweepArguments& arguments,
-                  const std::string& ops);
-
-/// Builds the question. `ops` is the resolved model.ops=auto of a resumed sweep; empty for a new
-/// one. Throws UsageError, also for a sweep in which nothing is swept. The rows of a study are
-/// refused one by one instead.
-Question question_of(const SweepArguments& arguments, const std::string& ops);
-
-// Answers lists of values where one run is asked for.
-
-/// Loads the recipe of one run as load_recipe() does. Where that fails for a key with several
-/// values, such as loader.workers=0,1,2, throws a UsageError that proposes `millrace sweep`.
-Recipe load_single_recipe(const std::vector<std::string>& words);
-
-// Chooses the data set of a study: real where there is one, else generated.
-
-/// The data set of a study's rows.
-struct StudyData {
-  std::string override_text;      ///< data.path=...; empty: the recipes' own
-  std::vector<std::string> make;  ///< command that generates it: data make ...; may be empty
-  std::string note;               ///< what the rows run on
-};
-
-/// Returns, in this order: nothing if the arguments set data.path; the study's folder below
-/// MILLRACE_DATA; without --short the recipe's own data set; one to generate in `sweep`/data.
-StudyData study_data(const SweepArguments& arguments, const std::filesystem::path& sweep);
-
-/// Generates the data set, unless it is there. Throws RunError with its last message.
-void make_data(const StudyData& data, const std::filesystem::path& sweep);
 
 // Identity of a run: its recipe, the program and the data set.
 

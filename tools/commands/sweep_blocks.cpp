@@ -7,6 +7,7 @@
 #include "study/records/run_directory.h"
 #include "study/records/run_links.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/design_file.h"
 #include "tools/commands/sweep.h"
 #include "tools/commands/sweep_cluster.h"
 #include "tools/commands/sweep_plan.h"
