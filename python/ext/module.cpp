@@ -22,7 +22,6 @@
 #include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/recipe.h"
-#include "plugins/host/registry.h"
 #include "python/ext/augmentation.h"
 #include "python/ext/batch.h"
 #include "python/ext/engine.h"
@@ -173,21 +172,6 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; });
 }
 
-/// Returns the names of the built-in augmentations.
-std::vector<std::string> built_in_ops() {
-  const std::lock_guard lock(registry_lock());
-  std::vector<std::string> names;
-  for (const plugins::PluginEntry& entry : plugins::plugins()) {
-    if (!entry.file.empty()) continue;
-    for (std::size_t i = 0; i < entry.table->unit_count; ++i) {
-      const plugins::UnitKind kind = plugins::kind_of(*entry.table->units[i]);
-      if (kind != plugins::UnitKind::reader && kind != plugins::UnitKind::decoder)
-        names.emplace_back(entry.table->units[i]->name);
-    }
-  }
-  return names;
-}
-
 /// Returns what to write instead of a key or option that no loader has.
 std::string hint_for_key(const std::string& name) {
   const std::lock_guard lock(registry_lock());
@@ -208,7 +192,6 @@ NB_MODULE(_core, module) {
   python::bind_engine(module);
   python::bind_augmentation(module);
   python::bind_gil(module);
-  module.def("built_in_ops", &python::built_in_ops);
   module.def(
       "printable",
       [](const nb::bytes& text) {
