@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from pymillrace.errors import DataError, UsageError
-from pymillrace.watcher import budget, compare, estimates
-from pymillrace.watcher.estimates import Estimate, Steps
+from pymillrace.watcher import batch_means, budget, compare, estimates
+from pymillrace.watcher.batch_means import Estimate
+from pymillrace.watcher.estimates import Steps
 
 HEADER = "epoch,step,load_s,update_s,other_s,images\n"
 
@@ -35,7 +36,7 @@ def varied(load, update, count=200, seed=1):
 
 def test_quantiles_are_students():
     for freedom, level, quantile in ((9, 0.95, 2.2622), (19, 0.95, 2.0930), (19, 0.99, 2.8609), (1e9, 0.95, 1.9600)):
-        assert estimates.student(freedom, level) == pytest.approx(quantile, rel=2e-3)
+        assert batch_means.student(freedom, level) == pytest.approx(quantile, rel=2e-3)
 
 
 @pytest.mark.parametrize("correlation", (0.0, 0.6, -0.4))
@@ -49,14 +50,14 @@ def test_intervals_hold_the_ratio_of_steps_that_depend_on_each_other(correlation
             above.append(load)
             below.append(load + 0.02 * numbers.uniform(0.9, 1.1))
         mean = 0.01 * math.exp(0.045)
-        low, high = estimates.ratio(above, below).interval()
+        low, high = batch_means.ratio(above, below).interval()
         held += low <= mean / (mean + 0.02) <= high
     assert 0.9 <= held / 400 <= 0.99
 
 
 def test_steps_beyond_whole_batches_are_left_out_at_the_begin():
-    found = estimates.ratio([1000.0, *[1.0, 3.0] * 100], [1.0] * 201)
-    assert found == Estimate(2.0, 0.0, estimates.BATCHES - 1)
+    found = batch_means.ratio([1000.0, *[1.0, 3.0] * 100], [1.0] * 201)
+    assert found == Estimate(2.0, 0.0, batch_means.BATCHES - 1)
 
 
 def test_the_first_batch_does_not_count(tmp_path):

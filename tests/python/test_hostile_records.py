@@ -232,14 +232,15 @@ def valid():
     """A summary as watch writes it, without what what-if does not read."""
     work = {place: {"cpu": 1.0, "blocked": 0.5} for place in ("dataset", "transform", "collate")}
     demands = {name: dict(DEMAND) for name in ("fetch", "send", "receive", "hand", "update")}
-    row = {"change": "num_workers=2", "overrides": {"num_workers": 2}, "ratio": 2.0, "loading_only": False,
-           "images_per_s": 200.0, "loader_images_per_s": 300.0}
+    row = {"change": "num_workers=2", "overrides": {"num_workers": 2}, "ratio": 2.0, "low": 1.8,
+           "high": 2.2, "loading_only": False, "images_per_s": 200.0, "loader_images_per_s": 300.0}
     saved = {**row, "change": "persistent_workers=True", "overrides": {"persistent_workers": True},
              "saved_s_per_epoch": 1.0}
     return {"advice": "advice: try num_workers=2", "loader": "a.py:1",
             "loaders": [{"name": "a.py:1", "work": work,
                          "counterpart": {"words": ["augment+=hflip{p=0.5}"], "samples": ["/none"], "reason": None}}],
             "what_if": {"images_per_s": 100.0, "loader_images_per_s": 150.0, "rows": [row, saved],
+                        "doubts": {"fetch": 0.02, "update": 0.02, "spinning": 1.0},
                         "settings": {"num_workers": 1, "prefetch_factor": 2, "batch": 8, "cores": 2,
                                      **demands}}}
 

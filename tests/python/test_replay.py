@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from pymillrace.watcher.replay import Demand, Setup, replay
+from pymillrace.watcher.replay import Demand, Setup, progress, replay, without_spinning
 
 
 def blocked(seconds):
@@ -76,7 +76,7 @@ def test_cores_are_shared():
     # Three threads share two cores for 30 ms, in which the update ends and the worker has done 20 of its 30 ms; the
     # worker runs on alone for 10 ms.
     both = replace(LOOP, cores=2, fetch=(cpu(0.030),), update=cpu(0.020, threads=2))
-    assert replay(both).images_per_s == pytest.approx(4 / 0.040)
+    assert replay(replace(both, spins=False)).images_per_s == pytest.approx(4 / 0.040)
 
 
 def test_many_workers_are_no_deep_recursion():
@@ -94,3 +94,24 @@ def test_impossible_input_is_refused():
                   {"fetch": (blocked(0),), "update": blocked(0)}):
         with pytest.raises(ValueError):
             replay(replace(LOOP, **wrong))
+
+
+def test_threads_of_a_pool_get_on_while_all_of_them_have_a_core():
+    assert progress(2, wanted=4, cores=2) == pytest.approx(1 / 6)  # of the six pairs among four threads
+    assert progress(2, wanted=4, cores=4) == 1 and progress(1, wanted=4, cores=2) == 0.5
+    assert progress(16, wanted=24, cores=16) == pytest.approx(1 / 60)
+    # Beside the worker's 45 ms on two thirds of a core, two threads do 15 of their 20 ms, and the rest in 5 ms alone.
+    both = replace(LOOP, cores=2, fetch=(cpu(0.030),), update=cpu(0.020, threads=2))
+    assert replay(both).images_per_s == pytest.approx(4 / 0.050)
+    assert replay(replace(both, workers=0)) == replay(replace(both, workers=0, spins=False))
+
+
+def test_the_time_for_which_a_pool_waits_for_its_own_threads_is_no_demand():
+    works = replace(LOOP, workers=2, cores=2, fetch=(cpu(0.080),), update=cpu(0.014, threads=2))
+    measured = replace(works, update=cpu(0.040, threads=2))  # what its threads computed, spinning included
+    found = without_spinning(measured, replay(works).update_s)
+    assert found.update.cpu == pytest.approx(0.014, rel=0.03)
+    alone = replace(measured, workers=0)
+    assert without_spinning(alone, 0.001) == alone  # no worker takes cores away
+    single = replace(measured, update=cpu(0.040))
+    assert without_spinning(single, 0.001) == single

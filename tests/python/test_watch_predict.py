@@ -11,6 +11,7 @@ import watch_plants as plants_of
 from conftest import timing
 from pymillrace.watcher import api, predict
 from pymillrace.watcher.paging import Paging, measure
+from pymillrace.watcher.predict import Recorded
 from pymillrace.watcher.replay import Demand, Setup
 
 DATASET_MS, UPDATE_MS = 50, 30  # per sample, per step
@@ -84,15 +85,15 @@ SETUP = Setup(workers=1, prefetch=2, batch=8, cores=2, fetch=(Demand(blocked=0.0
 
 
 def test_the_best_change_is_the_cheapest_of_the_best():
-    record = predict.predictions(SETUP, 100.0, 1.0)
+    record = predict.predictions(SETUP, Recorded(100.0, 1.0))
     best = predict.best(record)
     assert best["overrides"] == {"num_workers": 8} and best["ratio"] == pytest.approx(8, rel=0.02)
-    bound = predict.predictions(replace(SETUP, update=Demand(blocked=0.100)), 80.0, 1.0)
+    bound = predict.predictions(replace(SETUP, update=Demand(blocked=0.100)), Recorded(80.0, 1.0))
     assert predict.best(bound) is None  # the update binds
 
 
 def test_the_table_has_a_line_per_change():
-    record = predict.predictions(SETUP, 100.0, 1.0)
+    record = predict.predictions(SETUP, Recorded(100.0, 1.0))
     text = predict.lines(record)
     assert len(text) == 2 + len(record["rows"])
     assert text[1].split() == ["as", "it", "ran", "100", "100"]
@@ -108,8 +109,8 @@ def test_persistent_workers_save_the_start_of_later_epochs():
     row, = predict.persistent_rows(epochs, 99.0)
     assert row["ratio"] == pytest.approx(20 / 16) and row["images_per_s"] == pytest.approx(160 / 16)
     assert row["saved_s_per_epoch"] == pytest.approx(2) and row["loader_images_per_s"] == 99.0
-    record = predict.predictions(SETUP, 100.0, 1.0)
-    record["rows"] += [row | {"ratio": 9.0, "images_per_s": 90.0}]
+    record = predict.predictions(SETUP, Recorded(100.0, 1.0))
+    record["rows"] += [row | {"ratio": 9.0, "low": 8.5, "images_per_s": 90.0}]
     assert predict.best(record)["overrides"] == {"persistent_workers": True}
     lines = predict.lines(record)
     assert "start-up of 2.00 s" in lines[-1]
@@ -147,9 +148,9 @@ def test_only_batches_of_workers_pay_for_shared_memory():
     assert [one.cpu for one in shared.fetch] == pytest.approx([0.045, 0.055])
     assert predict.with_workers(shared, 1, paging) == replace(shared, workers=1)
     assert predict.with_workers(shared, 0, paging).fetch[1].cpu == pytest.approx(0.050)
-    rows = {row["change"]: row["ratio"] for row in predict.predictions(shared, 100.0, 0.0, paging)["rows"]}
+    rows = {row["change"]: row["ratio"] for row in predict.predictions(shared, Recorded(100.0, 0.0), paging)["rows"]}
     assert rows["num_workers=0"] > {row["change"]: row["ratio"] for row in
-                                    predict.predictions(shared, 100.0, 0.0)["rows"]}["num_workers=0"]
+                                    predict.predictions(shared, Recorded(100.0, 0.0))["rows"]}["num_workers=0"]
 
 
 def test_shared_memory_costs_more_for_larger_batches():

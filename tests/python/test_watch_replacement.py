@@ -70,7 +70,7 @@ def recorded(fetch_s, update_s, batch=10, workers=0, reason=None):
     work = {place: {"cpu": 1.0, "blocked": 0.0} for place in ("dataset", "transform", "collate")}
     return {"loader": "a.py:1", "loaders": [{"name": "a.py:1", "work": work, "counterpart":
                                              {"words": WORDS, "samples": [__file__], "reason": reason}}],
-            "what_if": {"images_per_s": 100.0, "settings": {
+            "what_if": {"images_per_s": 100.0, "doubts": {}, "settings": {
                 "num_workers": workers, "prefetch_factor": None, "batch": batch, "cores": 2, "send": nothing,
                 "receive": nothing, "hand": nothing, "fetch": {**nothing, "cpu": fetch_s},
                 "update": {**nothing, "blocked": update_s}}}}
@@ -89,6 +89,7 @@ def test_the_rate_follows_from_the_measured_cpu_per_image():
     assert row["loader_workers"] == 2 and row["reason"] is None
     assert row["ratio"] == pytest.approx(112 / 12.02, rel=0.01)
     assert row["images_per_s"] == pytest.approx(100 * row["ratio"])
+    assert row["low"] < row["ratio"] < row["high"]
     assert row["loader_images_per_s"] == pytest.approx(1000, rel=0.02)
     slower = replacement.row(recorded(fetch_s=0.1, update_s=0.012), lambda *_: 0.040)
     assert slower["ratio"] == pytest.approx(112 / 200, rel=0.02)  # 400 ms of CPU per batch on two cores

@@ -66,7 +66,7 @@ def test_missing_steps_are_counted(steps, text):
 
 def best_of(fetch, update, cores=2, workers=0):
     setup = Setup(workers, 2, 32, cores, (fetch,), update=update)
-    return predict.best(predict.predictions(setup, 100.0, 1.0))["overrides"]
+    return predict.best(predict.predictions(setup, predict.Recorded(100.0, 1.0)))["overrides"]
 
 
 def test_waits_for_storage_are_offered_workers_beyond_the_cores():
@@ -77,22 +77,23 @@ def test_waits_for_storage_are_offered_workers_beyond_the_cores():
 
 def test_no_worker_beyond_those_that_hide_the_load_is_offered():
     setup = Setup(0, 2, 32, 2, (Demand(blocked=0.064),), update=Demand(cpu=0.032))
-    rows = {row["change"] for row in predict.predictions(setup, 100.0, 1.0)["rows"]}
+    rows = {row["change"] for row in predict.predictions(setup, predict.Recorded(100.0, 1.0))["rows"]}
     assert {one for one in rows if one.startswith("num_workers")} == {"num_workers=1", "num_workers=2"}
     endless = Setup(0, 2, 32, 2, (Demand(blocked=1.0),), update=Demand(cpu=1e-9))
-    assert "num_workers=128" in {row["change"] for row in predict.predictions(endless, 100.0, 1.0)["rows"]}
+    rows = predict.predictions(endless, predict.Recorded(100.0, 1.0))["rows"]
+    assert "num_workers=128" in {row["change"] for row in rows}
 
 
 def test_work_that_computes_is_offered_no_more_workers_than_before():
     setup = Setup(0, 2, 32, 2, (Demand(cpu=0.064),), update=Demand(cpu=0.004))
-    rows = {row["change"] for row in predict.predictions(setup, 100.0, 0.0)["rows"]}
+    rows = {row["change"] for row in predict.predictions(setup, predict.Recorded(100.0, 0.0))["rows"]}
     assert {one for one in rows if one.startswith("num_workers")} == {"num_workers=1", "num_workers=2"}
 
 
 # Cores that other programs take
 
-FEWER = {"change": "num_workers=1", "overrides": {"num_workers": 1}, "ratio": 1.3, "loading_only": False,
-         "images_per_s": 13.0}
+FEWER = {"change": "num_workers=1", "overrides": {"num_workers": 1}, "ratio": 1.3, "low": 1.2, "high": 1.4,
+         "loading_only": False, "images_per_s": 13.0}
 
 
 @pytest.mark.parametrize("change", (None, FEWER))
@@ -149,6 +150,6 @@ def test_faster_storage_loses_nothing_also_in_a_run_that_was_killed():
     record = {"workers": 2, "prefetch": 2, "batch": 8, "cores": 2, "fetch": [[one.cpu, one.blocked] for one in fetch],
               "send": [0.002, 0.0, 1], "receive": [0.001, 0.0, 1], "hand": [0.0, 0.0, 1], "update": [0.02, 0.0, 1],
               **predict.asdict(Recorded(100.0, 1.0, 0, 0.0))}
-    for found in (predict.predictions(setup, 100.0, 1.0), predict.predictions_from(record)):
+    for found in (predict.predictions(setup, predict.Recorded(100.0, 1.0)), predict.predictions_from(record)):
         row, = [row for row in found["rows"] if row["change"] == "storage twice as fast"]
         assert row["ratio"] >= 1 and row["images_per_s"] >= 100

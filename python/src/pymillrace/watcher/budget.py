@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ..errors import UsageError
 from . import estimates
-from .estimates import LEVEL, Estimate, Run, Steps
+from .batch_means import LEVEL, Estimate
+from .estimates import Run, Steps
 from .predict import ENOUGH_STEPS
 
 EXCEEDED, UNDECIDED = 5, 6  # exit codes

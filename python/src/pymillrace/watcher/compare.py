@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from .batch_means import LEVEL, Estimate, student
 from .budget import Budget, read_baseline, worst
-from .estimates import LEVEL, Estimate, Run, student
+from .estimates import Run
 from .predict import ENOUGH_STEPS
 
 # Settings that may explain a difference.

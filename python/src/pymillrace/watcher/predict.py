@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER
+from .intervals import MODEL_ERROR, WORTHWHILE, Doubts, Intervals, half_width, scaled
 from .paging import Paging, measure
-from .replay import Demand, Setup, replay
+from .replay import Demand, Setup, replay, without_spinning
 from .spans import LOOP, UPDATE
 from .threads import rows as thread_rows
 
@@ -22,7 +24,8 @@ TRANSFER_S = 0.0006
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
 ENOUGH_STEPS = 20  # fewer give neither verdict nor advice
 MOST_OFFERED = 128  # workers for batches that wait for storage
-MIN_GAIN = 1.1  # a change below this gain is no advice
+NEAR = 0.95  # of the best rate, with fewer workers, is as good
+MOST_STRETCHES = 256  # the latest, whose lengths tell how much updates vary
 QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
 # Beyond them a record is not believed, since the time of a replay grows with them.
 LIMITS = {"workers": 1024, "prefetch": 64, "batch": 1 << 30, "cores": 1024}  # in the order of Setup
@@ -46,8 +49,11 @@ class Recorded:
     """What predictions need beside the replay's input."""
     images_per_s: float
     blocked_in_dataset: float  # its share of the time that fetching is blocked
-    batch_bytes: int
-    collate_cpu: float  # seconds per batch
+    batch_bytes: int = 0
+    collate_cpu: float = 0.0  # seconds per batch
+    update_s: float = 0.0  # length of an update; 0: it was not measured with its CPU time
+    fetch_error: float = 0.0  # relative half widths of the intervals of a batch's and of an update's length
+    update_error: float = 0.0
 
 
 class Usage:
@@ -56,11 +62,25 @@ class Usage:
     `cpu` holds that of the process's other threads during the whole of the stretches, which are the `others`. They
     used the share `in_next` of it while the trainer's thread was in next().
     """
-    __slots__ = ("cpu", "delay", "in_next", "ns", "others", "steps")
+    __slots__ = ("cpu", "delay", "in_next", "ns", "others", "steps", "stretches")
 
     def __init__(self) -> None:
         self.steps = self.ns = self.cpu = self.delay = self.others = 0
         self.in_next = 0.0
+        self.stretches = deque[tuple[int, int]](maxlen=MOST_STRETCHES)  # the latest ones' steps and ns
+
+    def add(self, steps: int, ns: int, cpu: int, others: int, delay: int) -> None:
+        """Adds a stretch."""
+        self.steps += steps
+        self.ns += ns
+        self.cpu += cpu
+        self.others += others
+        self.delay += delay
+        self.stretches.append((steps, ns))
+
+    def half_width(self) -> float:
+        """Returns the relative half width of the interval of an update's length."""
+        return half_width([float(ns) for _, ns in self.stretches], [float(steps) for steps, _ in self.stretches])
 
     def demand(self) -> Demand | None:
         """Returns the demand of one update; None if nothing was measured."""
@@ -134,10 +154,6 @@ def measured_rate(loader: WatchedLoader) -> float | None:
     return table.images / table.steps / step if step > 0 else None
 
 
-def _scaled(demand: Demand, cpu: float, blocked: float) -> Demand:
-    return replace(demand, cpu=cpu * demand.cpu, blocked=blocked * demand.blocked)
-
-
 def paging_of(setup: Setup, batch_bytes: int, collate_cpu: float) -> Paging:
     """Returns what shared memory costs the loader's batches with workers, as far as its records can hold that cost."""
     paging = measure(batch_bytes)
@@ -186,14 +202,14 @@ def changes(setup: Setup, blocked_in_dataset: float, paging: Paging) -> Iterable
     if fetch > 0 and blocked > STORAGE_THAT_COUNTS * fetch:
         part = 1 - 0.5 * blocked_in_dataset
         yield Change("storage twice as fast", {},
-                     replace(setup, fetch=tuple(_scaled(one, 1, part) for one in setup.fetch)))
+                     replace(setup, fetch=tuple(scaled(one, 1, part) for one in setup.fetch)))
     for one in (setup.batch // 2, 2 * setup.batch):
         if one < 1:
             continue
         factor = one / setup.batch
         yield Change(f"batch_size={one}", {"batch_size": one}, replace(
-            setup, batch=one, fetch=tuple(_scaled(each, factor, factor) for each in setup.fetch),
-            send=_scaled(setup.send, factor, factor), receive=_scaled(setup.receive, factor, factor),
+            setup, batch=one, fetch=tuple(scaled(each, factor, factor) for each in setup.fetch),
+            send=scaled(setup.send, factor, factor), receive=scaled(setup.receive, factor, factor),
             update=Demand()), loading_only=True)
 
 
@@ -216,12 +232,14 @@ def input_of(loader: WatchedLoader, cores: int) -> tuple[Setup, Recorded] | None
     work = loader.breakdown.work
     blocked = sum(row[1] for row in work[:3])
     collate = _per(work[COLLATE], loader.breakdown.batches)
-    return setup, Recorded(rate, work[DATASET][1] / blocked if blocked > 0 else 0.0, loader.batch_bytes, collate.cpu)
+    seconds, usage = [one.seconds for one in setup.fetch], loader.usage
+    return setup, Recorded(rate, work[DATASET][1] / blocked if blocked > 0 else 0.0, loader.batch_bytes, collate.cpu,
+                           1e-9 * usage.ns / usage.steps if usage.steps else 0.0,
+                           half_width(seconds, [1.0] * len(seconds)), usage.half_width())
 
 
 def _predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
-    paging = paging_of(setup, recorded.batch_bytes, recorded.collate_cpu)
-    return predictions(setup, recorded.images_per_s, recorded.blocked_in_dataset, paging)
+    return predictions(setup, recorded, paging_of(setup, recorded.batch_bytes, recorded.collate_cpu))
 
 
 def replay_input(loader: WatchedLoader, cores: int) -> dict[str, Any] | None:
@@ -243,7 +261,8 @@ def input_from(record: Any) -> tuple[Setup, Recorded] | None:
         send, receive, hand, update = (Demand(_number(cpu), _number(blocked), _within(threads, 1, MOST_THREADS))
                                        for cpu, blocked, threads in map(record.__getitem__, DEMANDS))
         recorded = Recorded(_number(record["images_per_s"]), _number(record["blocked_in_dataset"]),
-                            _within(record["batch_bytes"], 0, 1 << 40), _number(record["collate_cpu"]))
+                            _within(record["batch_bytes"], 0, 1 << 40), _number(record["collate_cpu"]),
+                            *(_number(record.get(key, 0.0)) for key in ("update_s", "fetch_error", "update_error")))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     if not fetch:
@@ -260,7 +279,7 @@ def predictions_from(record: Any) -> dict[str, Any] | None:
 
 def quick_predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
     """Returns predictions of more workers, and of other numbers of batches ahead, by short replays."""
-    return predictions(replace(setup, steps=QUICK_STEPS), recorded.images_per_s, recorded.blocked_in_dataset,
+    return predictions(replace(setup, steps=QUICK_STEPS), recorded,
                        wanted=lambda change: bool(change.overrides) and not change.loading_only and
                        change.overrides.get("num_workers", 1) > 0)
 
@@ -288,32 +307,39 @@ def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str
     whole = sum(one["load_s"] + one["update_s"] for one in later)
     if saved <= 0 or whole <= saved:
         return []
+    ratio = whole / (whole - saved)
     return [{"change": "persistent_workers=True", "overrides": {"persistent_workers": True},
-             "ratio": whole / (whole - saved), "loading_only": False,
+             "ratio": ratio, "low": ratio / (1 + MODEL_ERROR), "high": ratio * (1 + MODEL_ERROR), "loading_only": False,
              "images_per_s": sum(one["images"] for one in later) / (whole - saved), "loader_images_per_s": alone,
              "saved_s_per_epoch": saved / len(later)}]
 
 
-def predictions(setup: Setup, measured: float, blocked_in_dataset: float, paging: Paging = Paging(),
+def predictions(measured: Setup, recorded: Recorded, paging: Paging = Paging(),
                 wanted: Callable[[Change], bool] = lambda _: True) -> dict[str, Any] | None:
-    """Returns images/s of each wanted change: the measured rate times the ratio of the two replays."""
+    """Returns images/s of each wanted change: the recorded rate times the ratio of the two replays."""
     try:
-        base, loading = replay(setup), replay(replace(setup, update=Demand()))
+        setup = without_spinning(measured, recorded.update_s) if recorded.update_s > 0 else measured
+        doubts = Doubts(recorded.fetch_error, recorded.update_error,
+                        measured.update.cpu / setup.update.cpu if setup.update.cpu > 0 else 1.0)
+        alone = replace(setup, update=Demand())
+        base, loading = replay(setup), replay(alone)
+        of_loop, of_loading = Intervals(setup, recorded.images_per_s, doubts), Intervals(alone, None, doubts)
     except ValueError:
         return None
     rows: list[dict[str, Any]] = []
-    for change in filter(wanted, changes(setup, blocked_in_dataset, paging)):
+    for change in filter(wanted, changes(setup, recorded.blocked_in_dataset, paging)):
         rates = replay(change.setup)
         ratio = rates.images_per_s / (loading if change.loading_only else base).images_per_s
         if not change.overrides:  # faster storage delays nobody; batches that meet differently do, in a replay
             ratio = max(1.0, ratio)
-        alone = rates if change.loading_only else replay(replace(change.setup, update=Demand()))
-        rows.append({"change": change.text, "overrides": change.overrides, "ratio": ratio,
+        low, high = (of_loading if change.loading_only else of_loop).around(ratio, change.setup)
+        loader = rates if change.loading_only else replay(replace(change.setup, update=Demand()))
+        rows.append({"change": change.text, "overrides": change.overrides, "ratio": ratio, "low": low, "high": high,
                      "loading_only": change.loading_only,
-                     "images_per_s": None if change.loading_only else ratio * measured,
-                     "loader_images_per_s": alone.images_per_s})
-    return {"images_per_s": measured, "loader_images_per_s": loading.images_per_s,
-            "replay_images_per_s": base.images_per_s, "settings": _settings(setup),
+                     "images_per_s": None if change.loading_only else ratio * recorded.images_per_s,
+                     "loader_images_per_s": loader.images_per_s})
+    return {"images_per_s": recorded.images_per_s, "loader_images_per_s": loading.images_per_s,
+            "replay_images_per_s": base.images_per_s, "settings": _settings(setup), "doubts": asdict(doubts),
             "transfer_assumed": setup.workers == 0, "shared_memory": asdict(paging), "rows": rows}
 
 
@@ -330,20 +356,24 @@ def _mean(demands: tuple[Demand, ...]) -> Demand:
 
 
 def best(record: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the change of arguments that gains most: of those within 5%, the one with the fewest workers."""
+    """Returns the change of arguments that gains most at least, if that is worthwhile.
+
+    Of those within 5% of the best lower end of an interval it is the one with the fewest workers.
+    """
     rows = [row for row in record["rows"]
-            if row["overrides"] and not row["loading_only"] and (row["ratio"] or 0.0) >= MIN_GAIN]
+            if row["overrides"] and not row["loading_only"] and (row["low"] or 0.0) >= WORTHWHILE]
     if not rows:
         return None
-    top = max(row["ratio"] for row in rows)
-    near: list[dict[str, Any]] = [row for row in rows if row["ratio"] >= 0.95 * top]
+    top = max(row["low"] for row in rows)
+    near: list[dict[str, Any]] = [row for row in rows if row["low"] >= NEAR * top]
     return min(near, key=lambda row: row["overrides"].get("num_workers", record["settings"]["num_workers"]))
 
 
 def proposal(change: dict[str, Any]) -> str:
     """Returns a change in words, with the rates that it is predicted to turn into each other."""
-    return (f"try {change['change']}: {change['images_per_s']:,.0f} images/s predicted, "
-            f"{change['images_per_s'] / change['ratio']:,.0f} now")
+    now = change["images_per_s"] / change["ratio"]
+    return (f"try {change['change']}: {change['images_per_s']:,.0f} images/s predicted ({change['low'] * now:,.0f} to "
+            f"{change['high'] * now:,.0f}), {now:,.0f} now")
 
 
 def lines(record: dict[str, Any]) -> list[str]:
@@ -351,16 +381,21 @@ def lines(record: dict[str, Any]) -> list[str]:
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value:,.0f}"
 
+    def interval(row: dict[str, Any]) -> str:
+        if row["low"] is None or row["loading_only"]:
+            return ""
+        return f"{100 * (row['low'] - 1):+.0f} to {100 * (row['high'] - 1):+.0f}%"
+
     wide = max([26, *(len(row["change"]) for row in record["rows"])]) + 1
-    text = [f"{'what if':<{wide}}{'images/s':>10}{'change':>9}{'loader alone':>14}",
-            f"{'as it ran':<{wide}}{number(record['images_per_s']):>10}{'':>9}"
+    text = [f"{'what if':<{wide}}{'images/s':>10}{'change':>9}{'90%':>16}{'loader alone':>14}",
+            f"{'as it ran':<{wide}}{number(record['images_per_s']):>10}{'':>25}"
             f"{number(record['loader_images_per_s']):>14}"]
     for row in record["rows"]:
         if "saved_s_per_epoch" in row:  # of another base, with the start-up of workers
             base = row["images_per_s"] / row["ratio"] if row["images_per_s"] and row["ratio"] else None
             text.append(f"{'whole epochs, as they ran':<{wide}}{number(base):>10}")
         change = "" if row["loading_only"] else "?" if row["ratio"] is None else f"{100 * (row['ratio'] - 1):+.0f}%"
-        text.append(f"{row['change']:<{wide}}{number(row['images_per_s']):>10}{change:>9}"
+        text.append(f"{row['change']:<{wide}}{number(row['images_per_s']):>10}{change:>9}{interval(row):>16}"
                     f"{number(row['loader_images_per_s']):>14}")
     text += [f"{row['change']}: saves the start-up of {row['saved_s_per_epoch']:.2f} s in each epoch"
              for row in record["rows"] if "saved_s_per_epoch" in row]

@@ -62,7 +62,13 @@ def checked(summary: Field) -> dict[str, Any]:
 def predictions(found: Field) -> dict[str, Any]:
     return {"images_per_s": found["images_per_s"].number(0, MOST_RATE),
             "loader_images_per_s": found["loader_images_per_s"].number(0, MOST_RATE),
-            "settings": _settings(found["settings"]), "rows": [_row(one) for one in found["rows"].items(MOST_ROWS)]}
+            "settings": _settings(found["settings"]), "doubts": _doubts(found["doubts"]),
+            "rows": [_row(one) for one in found["rows"].items(MOST_ROWS)]}
+
+
+def _doubts(found: Field) -> dict[str, float]:
+    """Returns what is known of the demands' intervals; nothing of a run of 0.2."""
+    return {name: found[name].number(0, MOST_RATE) for name in ("fetch", "update", "spinning")} if found else {}
 
 
 def _settings(found: Field) -> dict[str, Any]:
@@ -87,7 +93,7 @@ def _row(found: Field) -> dict[str, Any]:
         return value.flag() if name == "persistent_workers" else value.whole(0, MOST_BATCH)
 
     given = found["overrides"]
-    row = {"change": found["change"].text(128), "ratio": rate("ratio"),
+    row = {"change": found["change"].text(128), "ratio": rate("ratio"), "low": rate("low"), "high": rate("high"),
            "loading_only": found["loading_only"].flag(), "images_per_s": rate("images_per_s"),
            "loader_images_per_s": rate("loader_images_per_s"),
            "overrides": {name: override(name, given[name]) for name in OVERRIDES if given[name]}}

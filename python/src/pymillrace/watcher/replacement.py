@@ -13,6 +13,7 @@ from typing import Any
 
 from ..errors import Error
 from .loader_cpu import measure_cpu
+from .intervals import Doubts, Intervals
 from .predict import PREFETCH
 from .replay import Demand, Setup, replay
 
@@ -39,8 +40,7 @@ def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], 
         return _impossible("the run was recorded by an earlier version; record it again")
     try:
         cpu = measure(found["words"], found["samples"], settings["batch"])
-        return {**_predicted(settings, summary["what_if"]["images_per_s"], cpu, _blocked_in_dataset(entry)),
-                "files": len(found["samples"])}
+        return {**_predicted(summary["what_if"], cpu, _blocked_in_dataset(entry)), "files": len(found["samples"])}
     except Error as error:
         return _impossible(error.what)
     except OSError as error:
@@ -66,8 +66,9 @@ def _numbers_of_workers(cores: int) -> list[int]:
     return sorted({round(cores ** (i / (MOST_TRIED - 1))) for i in range(MOST_TRIED)})
 
 
-def _predicted(settings: dict[str, Any], measured: float, cpu: float, blocked_in_dataset: float) -> dict[str, Any]:
+def _predicted(what_if: dict[str, Any], cpu: float, blocked_in_dataset: float) -> dict[str, Any]:
     """Returns the replayed row. Waiting for storage stays as it was recorded: the files are the same."""
+    settings, measured = what_if["settings"], what_if["images_per_s"]
     now = Setup(settings["num_workers"], settings["prefetch_factor"] or PREFETCH, settings["batch"], settings["cores"],
                 (Demand(**settings["fetch"]),), Demand(**settings["send"]), Demand(**settings["receive"]),
                 Demand(**settings["hand"]), Demand(**settings["update"]))
@@ -79,8 +80,9 @@ def _predicted(settings: dict[str, Any], measured: float, cpu: float, blocked_in
     chosen = next(i for i, rate in enumerate(rates) if rate >= NEAR * max(rates))
     alone = replay(replace(setups[chosen], update=Demand())).images_per_s
     ratio = rates[chosen] / base
-    return {"change": CHANGE, "overrides": {}, "reason": None, "loading_only": False, "ratio": ratio,
-            "images_per_s": ratio * measured, "loader_images_per_s": alone,
+    low, high = Intervals(now, measured, Doubts(**what_if["doubts"])).around(ratio, setups[chosen])
+    return {"change": CHANGE, "overrides": {}, "reason": None, "loading_only": False, "ratio": ratio, "low": low,
+            "high": high, "images_per_s": ratio * measured, "loader_images_per_s": alone,
             "loader_workers": setups[chosen].workers, "cpu_s_per_image": cpu}
 
 

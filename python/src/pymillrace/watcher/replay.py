@@ -3,16 +3,18 @@
 The process model is torch's. Batch i belongs to worker i modulo the number of workers, which makes its batches one
 after the other. `prefetch * workers` batches are outstanding; handing one out dispatches the next. Batches are handed
 out in order. A feeder thread of each worker sends what the worker has made, and next() rebuilds it. Threads that want
-more cores than there are share them equally.
+more cores than there are share them equally. Threads of a pool spin until the last of them has done its part, as
+OpenMP's do: they get on only while all of them have a core.
 
 The replay is pure arithmetic, without clocks and random numbers: equal input gives equal output.
 """
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Setup:
     hand: Demand = NOTHING  # per batch, in next(), also without workers
     update: Demand = NOTHING  # per step: the body of the loop
     steps: int = 200  # counted steps, rounded up to whole rounds over the workers
+    spins: bool = True  # whether threads of a pool spin while they wait for each other
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Rates:
 
 
 EQUAL_S = 1e-12  # ends that lie closer to each other are the same moment
+MOST_SLOWED = 60  # times that a pool gets slower beside busy processes (docs/results/2026-11-27-without-workers.md)
+FIT_STEPS, FIT_ROUNDS = 24, 7  # of the replays that find an update's demand, to 0.8%
 
 
 @dataclass(order=True)
@@ -65,18 +70,38 @@ class _Task:
     then: Callable[[], None] = field(compare=False)
 
 
-class _Machine:
-    """Runs tasks. Those that need cores share them equally.
+def progress(threads: int, wanted: int, cores: int, spins: bool = True) -> float:
+    """Returns how fast `threads` threads get on, 1 on cores of their own, while `wanted` threads share the cores.
 
-    Their ends lie on a clock of their own, which advances by the share of a core that each thread has: tasks end in an
-    order that is known when they start, however the share changes.
+    If they spin, that is the probability that all of them are among those which have a core.
+    """
+    if wanted <= cores:
+        return 1.0
+    if threads == 1 or not spins:
+        return cores / wanted
+    return max(1 / MOST_SLOWED, math.prod((cores - i) / (wanted - i) for i in range(min(threads, cores))))
+
+
+class _Pace:
+    """Running tasks of equally many threads, which all get on equally fast.
+
+    Their ends lie on a clock of their own, which advances as they get on: tasks end in an order that is known when they
+    start, however their pace changes.
     """
 
-    def __init__(self, cores: int) -> None:
-        self.now, self._cores = 0.0, cores
-        self._served = 0.0  # seconds on a core that each running thread has had since the start
+    def __init__(self) -> None:
+        self.served = 0.0  # seconds on a core that each has had since the start
+        self.tasks = list[_Task]()  # a heap
+
+
+class _Machine:
+    """Runs tasks. Those that need cores share them."""
+
+    def __init__(self, cores: int, spins: bool) -> None:
+        self.now, self._cores, self._spins = 0.0, cores, spins
         self._wanted = self._started = 0
-        self._blocked, self._running = list[_Task](), list[_Task]()  # heaps
+        self._blocked = list[_Task]()  # a heap
+        self._running: dict[int, _Pace] = {}  # by number of threads
         self._due = deque[Callable[[], None]]()
 
     def start(self, demand: Demand, then: Callable[[], None]) -> None:
@@ -92,8 +117,9 @@ class _Machine:
             return
         self._started += 1
         if threads:
+            pace = self._running.setdefault(threads, _Pace())
+            heapq.heappush(pace.tasks, _Task(pace.served + seconds, self._started, threads, then))
             self._wanted += threads
-            heapq.heappush(self._running, _Task(self._served + seconds, self._started, threads, then))
         else:
             heapq.heappush(self._blocked, _Task(self.now + seconds, self._started, 0, then))
 
@@ -101,18 +127,21 @@ class _Machine:
         """Does what is due, then advances to the next end of a task. Returns False if nothing runs."""
         while self._due:
             self._due.popleft()()
-        if not self._blocked and not self._running:
+        running = [(pace, progress(threads, self._wanted, self._cores, self._spins))
+                   for threads, pace in self._running.items() if pace.tasks]
+        if not self._blocked and not running:
             return False
-        share = 1.0 if self._wanted <= self._cores else self._cores / self._wanted
         time = min([one.end - self.now for one in self._blocked[:1]] +
-                   [(one.end - self._served) / share for one in self._running[:1]])
-        self.now, self._served = self.now + time, self._served + time * share
+                   [(pace.tasks[0].end - pace.served) / speed for pace, speed in running])
+        self.now += time
         ended = []
         while self._blocked and self._blocked[0].end <= self.now + EQUAL_S:
             ended.append(heapq.heappop(self._blocked))
-        while self._running and self._running[0].end <= self._served + EQUAL_S:
-            ended.append(heapq.heappop(self._running))
-            self._wanted -= ended[-1].threads
+        for pace, speed in running:
+            pace.served += time * speed
+            while pace.tasks and pace.tasks[0].end <= pace.served + EQUAL_S:
+                ended.append(heapq.heappop(pace.tasks))
+                self._wanted -= ended[-1].threads
         self._due.extend(task.then for task in sorted(ended, key=lambda task: task.number))
         return True
 
@@ -131,7 +160,7 @@ class _Loop:
 
     def __init__(self, setup: Setup, steps: int) -> None:
         self.setup, self.steps = setup, steps
-        self.machine = _Machine(setup.cores)
+        self.machine = _Machine(setup.cores, setup.spins)
         self.workers = [_Worker() for _ in range(setup.workers)]
         self.arrived: set[int] = set()
         self.step = self.dispatched = 0
@@ -234,3 +263,22 @@ def replay(setup: Setup) -> Rates:
     load = sum(got - asked for asked, got, _ in counted)
     update = sum(end - got for _, got, end in counted)
     return Rates(steps * setup.batch / (counted[-1][2] - begin), load / steps, update / steps)
+
+
+def without_spinning(setup: Setup, seconds: float) -> Setup:
+    """Returns the setup with as much CPU time per update as makes the replay's update take `seconds`.
+
+    Threads of a pool beside workers compute while they wait for each other, and what was measured holds that too.
+    """
+    if setup.update.threads == 1 or not setup.workers:
+        return setup
+
+    def of(part: float) -> Setup:
+        return replace(setup, update=replace(setup.update, cpu=part * setup.update.cpu))
+
+    low, high = 0.0, 1.0
+    for _ in range(FIT_ROUNDS):
+        middle = 0.5 * (low + high)
+        slow = replay(replace(of(middle), steps=FIT_STEPS)).update_s > seconds
+        low, high = (low, middle) if slow else (middle, high)
+    return of(high)

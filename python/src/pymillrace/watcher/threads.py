@@ -219,8 +219,8 @@ def rows(facts: Facts, workers: int, cores: int) -> list[dict[str, Any]]:
             found += omp
     if facts.worker >= 0.5:  # torch itself computes with one thread there
         found += [("worker_init_fn: cv2.setNumThreads(0)", {"worker_threads": 1})] if opencv > 1 else omp
-    return [{"change": change, "overrides": overrides, "ratio": None, "loading_only": False, "images_per_s": None,
-             "loader_images_per_s": None} for change, overrides in dict(found).items()]
+    return [{"change": change, "overrides": overrides, "ratio": None, "low": None, "high": None,
+             "loading_only": False, "images_per_s": None, "loader_images_per_s": None} for change, overrides in dict(found).items()]
 
 
 def _opencv_threads() -> int:

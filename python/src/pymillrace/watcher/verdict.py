@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
+from .intervals import WORTHWHILE
 from .predict import ENOUGH_STEPS, best, proposal
 from .threads import IN_LOAD, Facts
 from .threads import rows as thread_rows
@@ -145,7 +146,7 @@ def advice(loader: WatchedLoader, verdict: Verdict, cores: int, predicted: dict[
     if room is None or room <= loader.workers:
         return f"{cheaper}; more workers have no core to run on"
     if predicted is not None:
-        return f"{cheaper}; no other setting is predicted to gain 10%"
+        return f"{cheaper}; no other setting is sure to gain {100 * (WORTHWHILE - 1):.0f}%"
     return f"advice: try num_workers={room}{_slowest(loader, verdict)}"
 
 

@@ -159,6 +159,12 @@ def score(predicted: list[float], measured: list[float]) -> dict[str, Any]:
             "skill": 1 - sum(errors) / unchanged if unchanged > 0 else None}
 
 
+def held(outcomes: list[dict[str, Any]]) -> dict[str, int]:
+    """Returns how many measured changes have an interval, however small their effect, and how many lie in theirs."""
+    known = [one for one in outcomes if one["low"] is not None]
+    return {"with_interval": len(known), "held": sum(one["low"] <= one["measured"] <= one["high"] for one in known)}
+
+
 # Runs of the script
 
 def rate_of(rows: list[tuple[int, float]], window: int = WINDOW) -> float:
@@ -310,15 +316,16 @@ def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[st
     outcomes = []
     for i, row in enumerate(rows):
         measured = result.ratio(i)
-        outcomes.append({"change": row["change"], "predicted": row["ratio"], "measured": measured,
+        outcomes.append({"change": row["change"], "predicted": row["ratio"], "low": row["low"], "high": row["high"],
+                         "measured": measured,
                          "error": None if measured is None or row["ratio"] is None else row["ratio"] / measured - 1,
                          "valid_blocks": len(result.ratios[i]), "failed": result.failed.get(i)})
     measured_rows = [one for one in outcomes if one["failed"] is None and one["predicted"] is not None]
     record: dict[str, Any] = {
         "void": result.void, "stopped": result.stopped, "void_runs": sum(run.void for run in result.runs), "runs": len(result.runs),
         "most_others": MOST_OTHERS, "outcomes": outcomes,
-        "score": None if result.void else score([one["predicted"] for one in measured_rows],
-                                                [one["measured"] for one in measured_rows]),
+        "score": None if result.void else {**score([one["predicted"] for one in measured_rows],
+                                                   [one["measured"] for one in measured_rows]), **held(measured_rows)},
         "timed_runs": [{"change": None if run.change is None else rows[run.change]["change"],
                         "images_per_s": run.images_per_s if run.failed is None else None, "others": run.others,
                         "void": run.void, "failed": run.failed}
@@ -338,10 +345,11 @@ def lines(record: dict[str, Any]) -> list[str]:
         return "-" if value is None or math.isnan(value) else format(value, form)
 
     wide = max([25, *(len(one["change"]) for one in record["outcomes"])]) + 1
-    text = [f"{'change':<{wide}}{'predicted':>11}{'measured':>10}{'error':>9}"]
+    text = [f"{'change':<{wide}}{'predicted':>11}{'90%':>14}{'measured':>10}{'error':>9}"]
     for one in record["outcomes"]:
         predicted = "-" if one["predicted"] is None else f"{one['predicted']:.2f}x"
-        text.append(f"{one['change']:<{wide}}{predicted:>11}"
+        interval = "" if one["low"] is None else f"{one['low']:.2f} to {one['high']:.2f}"
+        text.append(f"{one['change']:<{wide}}{predicted:>11}{interval:>14}"
                     f"{part(one['measured'], '.2f'):>10}{part(one['error'], '+.1%'):>9}")
     text += [f"{one['change']} failed: {one['failed']}" for one in record["outcomes"] if one["failed"]]
     if record["stopped"]:
@@ -357,4 +365,7 @@ def lines(record: dict[str, Any]) -> list[str]:
         found = record["score"]
         text.append(f"counted changes: {found['counted']}; median error {found['median_error']:.1%}, worst "
                     f"{found['worst_error']:.1%}, skill {found['skill']:.2f}")
+    if record["score"] is not None and record["score"]["with_interval"]:
+        text.append(f"{record['score']['held']} of {record['score']['with_interval']} measured ratios lie within the 90% "
+                    "interval of their prediction")
     return text

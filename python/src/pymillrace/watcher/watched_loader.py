@@ -312,11 +312,8 @@ class WatchedLoader:
         if end.others != begin.others:
             return
         next_cpu, next_delay = self.recorder.used_in_next(begin.waits)
-        self.usage.steps += steps - begin.steps
-        self.usage.ns += end.body - begin.body
-        self.usage.cpu += end.cpu - begin.cpu - next_cpu
-        self.usage.others += max(0, (end.cpu - begin.cpu) - (end.own - begin.own))
-        self.usage.delay += end.delay - begin.delay - next_delay
+        self.usage.add(steps - begin.steps, end.body - begin.body, end.cpu - begin.cpu - next_cpu,
+                       max(0, (end.cpu - begin.cpu) - (end.own - begin.own)), end.delay - begin.delay - next_delay)
         next_others, _, body_others, _ = self.recorder.others
         if next_others > 0:
             self.usage.in_next = next_others / (next_others + body_others)
