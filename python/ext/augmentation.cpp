@@ -25,6 +25,7 @@
 #include "plugins/host/registry.h"
 #include "python/ext/gil.h"
 #include "python/ext/interrupt.h"
+#include "python/ext/pcg64.h"
 
 namespace nb = nanobind;
 
@@ -37,11 +38,23 @@ constexpr int kWrite = PyBUF_WRITE;
 constexpr int kWrite = 0x200;  // its value; the stable interface of Python 3.10 lacks the name
 #endif
 
+/// A function that Numba has compiled. Returns one of the next three; `pcg64`: state of NumPy's
+/// generator.
+using Compiled = std::int32_t (*)(std::uint8_t* pixels, std::int64_t height, std::int64_t width,
+                                  std::int64_t channels, void* pcg64);
+constexpr std::int32_t kDone = 0, kRaised = 1, kOtherShape = 2;
+
+/// What a name stands for. Never destroyed, as plans keep it.
+struct Definition {
+  PyObject* caller;   ///< references are kept
+  Compiled compiled;  ///< null: the caller is called, with Python's lock
+};
+
 /// One Python function under its name. Never destroyed: tables are constant, and threads that are
 /// left behind at the end of the process may still use it.
 struct Function {
   std::string name, help;
-  std::atomic<PyObject*> caller{nullptr};  ///< of the latest definition; references are kept
+  std::atomic<const Definition*> definition{nullptr};  ///< the latest
   std::atomic<std::uint64_t> calls{0}, ns{0}, waited_ns{0};
   millrace_param param{};
   millrace_pixel pixel{};
@@ -54,7 +67,7 @@ struct Function {
 /// An instance of the unit: a plan keeps the definition that it was made with.
 struct Instance {
   Function* function;
-  PyObject* caller;
+  const Definition* definition;
 };
 
 /// Functions by name. Guarded by registry_lock() where it grows, which includes all of its uses:
@@ -100,10 +113,10 @@ millrace_status call_function(const Instance& self, std::uint8_t* pixels,
     return static_cast<unsigned long long>(seed[i]) << 32 | seed[i + 1];
   };
   PyObject* memory = PyMemoryView_FromMemory(reinterpret_cast<char*>(pixels), size, kWrite);
-  PyObject* text = memory == nullptr
-                       ? nullptr
-                       : PyObject_CallFunction(self.caller, "OiiiKK", memory, image.height,
-                                               image.width, image.channels, word(0), word(2));
+  PyObject* text = memory == nullptr ? nullptr
+                                     : PyObject_CallFunction(self.definition->caller, "OiiiKK",
+                                                             memory, image.height, image.width,
+                                                             image.channels, word(0), word(2));
   millrace_status status = MILLRACE_BAD_DATA;
   if (text == nullptr) {
     write_exception(call, self.function->name);
@@ -142,6 +155,32 @@ millrace_status apply_locked(const Instance& self, std::uint8_t* pixels,
   return status;
 }
 
+/// Calls the compiled function, without Python's lock.
+millrace_status apply_compiled(const Instance& self, std::uint8_t* pixels,
+                               const millrace_image& image,
+                               const std::array<std::uint32_t, 4>& seed, millrace_call& call) {
+  const std::int64_t begin = base::Clock::steady_ns();
+  Function& function = *self.function;
+  Pcg64 generator({seed[3], seed[2], seed[1], seed[0]});
+  const std::int32_t found = self.definition->compiled(pixels, image.height, image.width,
+                                                       image.channels, generator.state());
+  function.calls.fetch_add(1, std::memory_order_relaxed);
+  function.ns.fetch_add(static_cast<std::uint64_t>(base::Clock::steady_ns() - begin),
+                        std::memory_order_relaxed);
+  if (found == kDone) return MILLRACE_OK;
+  write_error(call,
+              found == kRaised
+                  ? fmt::format("{}: the compiled function raised an exception\nfind it without "
+                                "compile=True, or leave such samples out: loader.on_error=skip",
+                                function.name)
+                        .c_str()
+                  : fmt::format("{}: it returned an image of another shape than {}x{}x{}\nreturn "
+                                "an image like the one it got, or nothing after changing that",
+                                function.name, image.height, image.width, image.channels)
+                        .c_str());
+  return MILLRACE_BAD_DATA;
+}
+
 /// Applies the unit.
 millrace_status apply(const void* instance, const millrace_image* image, millrace_call* call) {
   const auto& self = *static_cast<const Instance*>(instance);
@@ -160,7 +199,8 @@ millrace_status apply(const void* instance, const millrace_image* image, millrac
     for (int y = 0; y < image->height; ++y)
       std::memcpy(pixels + y * row, image->data + y * image->row, static_cast<std::size_t>(row));
   }
-  const millrace_status status = apply_locked(self, pixels, *image, seed, *call);
+  const auto run = self.definition->compiled != nullptr ? &apply_compiled : &apply_locked;
+  const millrace_status status = run(self, pixels, *image, seed, *call);
   if (image->row != row && status == MILLRACE_OK)
     for (int y = 0; y < image->height; ++y)
       std::memcpy(image->data + y * image->row, pixels + y * row, static_cast<std::size_t>(row));
@@ -170,7 +210,7 @@ millrace_status apply(const void* instance, const millrace_image* image, millrac
 /// Makes an instance of the function that the only parameter names.
 millrace_status create(const millrace_create* create, void** self) {
   Function* function = functions().at(create->values[0].text);
-  *self = new Instance{function, function->caller.load()};
+  *self = new Instance{function, function->definition.load()};
   return MILLRACE_OK;
 }
 
@@ -206,10 +246,11 @@ void describe(Function& function, bool global, bool random) {
                     1};
 }
 
-/// Registers a function, or replaces it for loaders that are made from now on.
+/// Registers a function, or replaces it for loaders that are made from now on. `compiled`: address
+/// of a Compiled function that lasts as long as the process; 0: it is not compiled.
 void define(const std::string& name, const std::string& help, bool global, bool random,
-            nb::object caller) {
-  PyObject* kept = caller.release().ptr();
+            nb::object caller, std::uintptr_t compiled) {
+  const auto* kept = new Definition{caller.release().ptr(), reinterpret_cast<Compiled>(compiled)};
   const ReleasedGil released;
   const std::lock_guard lock(registry_lock());
   if (const auto known = functions().find(name); known != functions().end()) {
@@ -220,7 +261,7 @@ void define(const std::string& name, const std::string& help, bool global, bool 
       throw UsageError(
           fmt::format("augmentation {} was defined with another reach or other arguments", name),
           "give it another name: @mr.augmentation(name=\"...\")");
-    function.caller.store(kept);
+    function.definition.store(kept);
     return;
   }
   for (const OpDeclaration& op : op_declarations())
@@ -230,7 +271,7 @@ void define(const std::string& name, const std::string& help, bool global, bool 
   auto* function = new Function;
   function->name = name;
   function->help = help;
-  function->caller.store(kept);
+  function->definition.store(kept);
   describe(*function, global, random);
   plugins::add_table(function->table, "Python");
   functions()[name] = function;
@@ -270,7 +311,7 @@ void raise_interrupt() {
 
 void bind_augmentation(nb::module_& module) {
   module.def("define_augmentation", &define, nb::arg("name"), nb::arg("help"), nb::arg("global_"),
-             nb::arg("random"), nb::arg("caller"));
+             nb::arg("random"), nb::arg("caller"), nb::arg("compiled"));
   module.def("augmentation_counts", &counts, nb::arg("name"));
 }
 

@@ -12,6 +12,7 @@ from typing import Any, overload
 
 from . import _core, _exit
 from .arguments import shown
+from .compiled import Compiled, compile_function
 from .errors import DataError, UsageError
 from .op import Op
 
@@ -19,6 +20,7 @@ _exit.tell(_core)
 _NAME = re.compile("[a-z][a-z0-9_]*")
 _REACHES = ("pointwise", "global")
 _MOST_CAUSES = 16  # each keeps the frames of its function alive
+_code: list[Compiled] = []  # workers may call what has been replaced
 _causes: dict[str, BaseException] = {}  # by the line that a sample's error contains
 
 
@@ -30,11 +32,16 @@ class Augmentation(Op):
         reach: "pointwise" or "global".
     """
 
-    def __init__(self, function: Callable[..., Any], name: str, reach: str, random: bool) -> None:
-        self.name, self.reach, self._function = name, reach, function
+    def __init__(self, function: Callable[..., Any], name: str, reach: str, random: bool,
+                 compiled: Compiled | None = None) -> None:
+        self.name, self.reach, self._function, self._compiled = name, reach, function, compiled
         self.__doc__ = function.__doc__
         text = inspect.getdoc(function) or "a Python function"
-        _core.define_augmentation(name, text.splitlines()[0], reach == "global", random, _caller(function, name, random))
+        if compiled is not None:
+            _code.append(compiled)
+        caller = _caller(function, name, random)
+        _core.define_augmentation(name, text.splitlines()[0], reach == "global", random, caller,
+                                  0 if compiled is None else compiled.address)
 
     __eq__ = object.__eq__  # the base class compares fields, and functions are none
     __hash__ = object.__hash__
@@ -70,11 +77,12 @@ def augmentation(function: Callable[..., Any]) -> Augmentation: ...
 
 
 @overload
-def augmentation(*, name: str | None = None, reach: str = "global") -> Callable[[Callable[..., Any]], Augmentation]: ...
+def augmentation(*, name: str | None = None, reach: str = "global", compile: bool = False
+                 ) -> Callable[[Callable[..., Any]], Augmentation]: ...
 
 
 def augmentation(
-    function: Callable[..., Any] | None = None, *, name: str | None = None, reach: str = "global"
+    function: Callable[..., Any] | None = None, *, name: str | None = None, reach: str = "global", compile: bool = False
 ) -> Augmentation | Callable[[Callable[..., Any]], Augmentation]:
     """Makes a NumPy function an op of the pipeline: `@mr.augmentation`, or `@mr.augmentation(reach="pointwise")`.
 
@@ -87,19 +95,25 @@ def augmentation(
     when it has proved itself. What the function raises is the failure of one sample (loader.on_error). The same name
     defined again, as in a notebook, replaces the function for loaders that are made afterwards.
 
+    With `compile=True` Numba compiles the function (in nopython mode), and calls hold no lock: workers run it side by
+    side. Of the generator it may use random(), integers(), uniform() and normal(), which give the numbers that they
+    give uncompiled. Indices are not checked: one outside of the image overwrites other memory.
+
     Args:
         name: of the op; by default the function's own.
         reach: the pixels that a pixel of the result may depend on: "pointwise" (itself alone) or "global" (all).
+        compile: whether Numba compiles the function.
 
     Raises:
-        UsageError: the name is taken or malformed, the function takes other arguments, or NumPy is missing.
+        UsageError: the name is taken or malformed, the function takes other arguments, NumPy or Numba is missing, or
+            Numba cannot compile the function.
     """
     if function is None:
-        return lambda given: augmentation_of(given, name, reach)
-    return augmentation_of(function, name, reach)
+        return lambda given: augmentation_of(given, name, reach, compile)
+    return augmentation_of(function, name, reach, compile)
 
 
-def augmentation_of(function: Callable[..., Any], name: str | None, reach: str) -> Augmentation:
+def augmentation_of(function: Callable[..., Any], name: str | None, reach: str, compile: bool = False) -> Augmentation:
     """Returns the op of a function."""
     if not callable(function):
         raise UsageError(f"{shown(function)} is not a function", "write @mr.augmentation above a function")
@@ -111,7 +125,9 @@ def augmentation_of(function: Callable[..., Any], name: str | None, reach: str) 
         raise UsageError(f"reach={shown(reach)} of augmentation {called}", f"give one of {', '.join(_REACHES)}")
     if "numpy" not in sys.modules and importlib.util.find_spec("numpy") is None:
         raise UsageError("numpy is not installed, and augmentations get its arrays", "pip install numpy")
-    return Augmentation(function, called, reach, _takes_random(function, called))
+    random = _takes_random(function, called)
+    compiled = compile_function(function, called, random) if compile else None
+    return Augmentation(function, called, reach, random, compiled)
 
 
 def _takes_random(function: Callable[..., Any], name: str) -> bool:

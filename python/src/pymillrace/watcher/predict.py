@@ -382,7 +382,7 @@ def lines(record: dict[str, Any]) -> list[str]:
         return "-" if value is None else f"{value:,.0f}"
 
     def interval(row: dict[str, Any]) -> str:
-        if row["low"] is None or row["loading_only"]:
+        if row["low"] is None or row["high"] is None or row["loading_only"]:
             return ""
         return f"{100 * (row['low'] - 1):+.0f} to {100 * (row['high'] - 1):+.0f}%"
 
