@@ -1,4 +1,7 @@
-"""Data and losses of the trials: images that take WILD_DELAY_MS to load, and losses in the file WILD_LOSSES."""
+"""Data and losses of the trials: images that take WILD_DELAY_MS to load, and losses in the file WILD_LOSSES.
+
+With WILD_KIND=cpu the images compute for that time, else they sleep. WILD_COUNT is their number.
+"""
 import json
 import os
 import time
@@ -6,20 +9,25 @@ import time
 import torch
 from torch.utils.data import Dataset
 
-COUNT, SIDE, CLASSES, BATCH = 96, 16, 4, 4
+COUNT, SIDE, CLASSES, BATCH = int(os.environ.get("WILD_COUNT", "96")), 16, 4, 4
 WORKERS = int(os.environ.get("WILD_WORKERS", "0"))
+COMPUTES = os.environ.get("WILD_KIND") == "cpu"
 DELAY_S = 1e-3 * float(os.environ.get("WILD_DELAY_MS", "0"))
 
 
 def planted():
-    """Waits, as storage does."""
-    if DELAY_S:
+    """Waits, as storage does, or computes."""
+    if COMPUTES:
+        end = time.thread_time() + DELAY_S
+        while time.thread_time() < end:
+            pass
+    elif DELAY_S:
         time.sleep(DELAY_S)
 
 
 def image(index):
     """Returns image and label of a sample: the same in every process."""
-    generator = torch.Generator().manual_seed(index)
+    generator = torch.Generator().manual_seed(int(index))
     return torch.rand(3, SIDE, SIDE, generator=generator), index % CLASSES
 
 

@@ -46,6 +46,10 @@ TRIALS = {
     "accelerate_loop": Trial("accelerate", 48),
     "transformers_trainer": Trial("transformers", 48),
     "schedulefree_sgd": Trial("schedulefree", 48),
+    "ignite_engine": Trial("pytorch-ignite", 48),
+    "skorch_classifier": Trial("skorch", 48),
+    "kornia_transforms": Trial("kornia", 48, delay_ms=40),  # beside the time of its transforms
+    "metric_learning": Trial("pytorch-metric-learning", 48),
     "compiled_step": Trial("torch", 48, delay_ms=80),  # beside the time of compiling
 }
 

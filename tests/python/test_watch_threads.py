@@ -186,8 +186,8 @@ def test_the_verdict_and_the_advice_name_oversubscription(monkeypatch):
     main = Main(MANY)
     found = verdict.classify(main, 0.1, 2)
     assert found.sentence.startswith("oversubscribed: 13 threads on 2 cores; dataset-bound")
-    change = {"change": "num_workers=2", "overrides": {"num_workers": 2}, "ratio": 2.0, "loading_only": False,
-              "images_per_s": 2.0}
+    change = {"change": "num_workers=2", "overrides": {"num_workers": 2}, "ratio": 2.0, "low": 1.8, "high": 2.2,
+              "loading_only": False, "images_per_s": 2.0}
     text = verdict.advice(main, found, 2, {"rows": [change], "settings": {"num_workers": 0}})
     assert text.startswith("advice: try torch.set_num_threads(1): 13 threads want 2 cores; ")
     assert text.endswith("; then num_workers=2") and "predicted" not in text

@@ -214,7 +214,8 @@ def test_the_trained_loader_is_measured_and_a_failing_change_is_shown(tmp_path, 
 
 
 WHAT_IF = {"settings": {"num_workers": 0, "prefetch_factor": None},
-           "rows": [{"change": "num_workers=1", "overrides": {"num_workers": 1}, "loading_only": False, "ratio": 1.5, "low": 1.4, "high": 1.6}]}
+           "rows": [{"change": "num_workers=1", "overrides": {"num_workers": 1}, "loading_only": False, "ratio": 1.5,
+                     "low": 1.4, "high": 1.6}]}
 
 
 def test_predictions_lie_on_the_disk_before_a_change_runs(tmp_path, monkeypatch):
