@@ -2,8 +2,6 @@
 // keys in one place.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -22,7 +20,7 @@ Enum choice_of(const Recipe& recipe, const char* key,
   const std::string& text = recipe.text(key);
   for (const auto& [name, value] : choices)
     if (name == text) return value;
-  throw std::logic_error(fmt::format("{}={} has no meaning", key, text));
+  throw std::logic_error(std::string(key) + "=" + text + " has no meaning");
 }
 
 }  // namespace millrace::recipe

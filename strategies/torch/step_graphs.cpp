@@ -12,9 +12,9 @@ StepGraphs::StepGraphs(std::unique_ptr<DeviceGraph> graph, DeviceStreams& stream
                        torch::Device device, std::int64_t samples,
                        std::vector<torch::Tensor> parameters)
     : streams_(streams), device_(device), samples_(samples), parameters_(std::move(parameters)) {
-  std::unique_ptr<DeviceGraph> second = has_whole_step() ? graph->sibling() : nullptr;
-  inputs_.push_back({.graph = std::move(graph)});
-  if (second != nullptr) inputs_.push_back({.graph = std::move(second)});
+  inputs_.resize(has_whole_step() ? 2 : 1);
+  if (has_whole_step()) inputs_[1].graph = graph->sibling();
+  inputs_[0].graph = std::move(graph);
 }
 
 bool StepGraphs::takes(const Batch& batch) {

@@ -32,9 +32,10 @@ struct StrategyOptions {
   /// model.ops must be resolved.
   Recipe recipe{{}};
   int classes = 10;
-  SampleSpec sample{.channels = 1};  ///< of batches: f32, or u8 with output.normalize=device
-  std::string device = "cpu";        ///< cpu, cuda, cuda:N: the rank's own
-  int threads = 1;                   ///< of LibTorch, per replica
+  /// Samples of batches: f32, or u8 with output.normalize=device.
+  SampleSpec sample{.size = {}, .channels = 1};
+  std::string device = "cpu";  ///< cpu, cuda, cuda:N: the rank's own
+  int threads = 1;             ///< of LibTorch, per replica
   /// Size of the batches, over all ranks, whose passes train.cuda_graphs captures; 0: none. For
   /// `single` on a CUDA device, and with train.cuda_graphs=step for `ddp` too.
   std::int64_t graph_samples = 0;

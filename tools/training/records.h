@@ -16,6 +16,7 @@
 #include "measure/timeline.h"
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
+#include "strategies/control/rank.h"
 #include "strategies/trainer/checkpoint.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"
