@@ -12,7 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/files.h"
+#include "base/descriptor.h"
+#include "base/open_file.h"
 #include "base/private_api.h"
 
 namespace millrace::base {

@@ -14,7 +14,8 @@
 #include <fstream>
 #include <string>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/descriptor.h"
 #include "bench/yardstick.h"
 #include "millrace/reader.h"
 #include "pipeline/loader/shuffled_order.h"

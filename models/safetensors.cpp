@@ -9,7 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/open_file.h"
 #include "base/record_file.h"
 #include "millrace/error.h"
 

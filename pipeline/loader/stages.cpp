@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/files.h"
+#include "base/mapped_file_guard.h"
 #include "base/rng.h"
 #include "measure/batch_history.h"
 #include "measure/scheduler_wait.h"

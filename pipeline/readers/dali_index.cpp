@@ -8,7 +8,7 @@
 #include <charconv>
 #include <optional>
 
-#include "base/files.h"
+#include "base/open_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/mapped_file.h"

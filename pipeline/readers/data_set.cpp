@@ -11,7 +11,8 @@
 #include <fstream>
 #include <new>
 
-#include "base/files.h"
+#include "base/folder.h"
+#include "base/open_file.h"
 #include "base/record_file.h"
 
 namespace millrace::pipeline {

@@ -19,7 +19,11 @@
 #include <system_error>
 #include <utility>
 
-#include "base/files.h"
+#include "base/descriptor.h"
+#include "base/folder.h"
+#include "base/located_sample.h"
+#include "base/open_file.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/data_set.h"

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 
-#include "base/files.h"
+#include "base/folder.h"
+#include "base/located_sample.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"
 

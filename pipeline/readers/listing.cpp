@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/folder.h"
+#include "base/open_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/decoders/image_files.h"

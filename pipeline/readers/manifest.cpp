@@ -12,7 +12,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/files.h"
+#include "base/folder.h"
+#include "base/located_sample.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"

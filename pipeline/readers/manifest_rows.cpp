@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/files.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"

@@ -14,7 +14,8 @@
 #include <new>
 #include <utility>
 
-#include "base/files.h"
+#include "base/mapped_file_guard.h"
+#include "base/open_file.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "base/files.h"
+#include "base/mapped_file_guard.h"
 #include "base/private_api.h"
 #include "millrace/buffer.h"
 

@@ -14,7 +14,9 @@
 #include <limits>
 #include <thread>
 
-#include "base/files.h"
+#include "base/folder.h"
+#include "base/located_sample.h"
+#include "base/open_file.h"
 #include "millrace/error.h"
 #include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/data_set.h"

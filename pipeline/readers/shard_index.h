@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "base/private_api.h"
 #include "pipeline/readers/tar_index.h"
 

@@ -21,7 +21,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/files.h"
+#include "base/located_sample.h"
+#include "base/mapped_file_guard.h"
+#include "base/open_file.h"
+#include "base/text.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
 

@@ -11,7 +11,10 @@
 #include <map>
 #include <memory>
 
-#include "base/files.h"
+#include "base/descriptor.h"
+#include "base/folder.h"
+#include "base/located_sample.h"
+#include "base/open_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/decoders/raw_image.h"

@@ -11,7 +11,8 @@
 #include <set>
 #include <string_view>
 
-#include "base/files.h"
+#include "base/folder.h"
+#include "base/open_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"

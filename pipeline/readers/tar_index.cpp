@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "base/ascii.h"
-#include "base/files.h"
+#include "base/located_sample.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/decoders/image_files.h"

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
+#include "base/folder.h"
 #include "base/text.h"
 #include "millrace/error.h"
 

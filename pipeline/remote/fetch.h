@@ -11,6 +11,7 @@
 
 #include "base/private_api.h"
 #include "millrace/error.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/shard_index.h"
 #include "pipeline/remote/http.h"
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/mapped_file.h"

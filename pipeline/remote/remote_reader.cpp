@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/located_sample.h"
+#include "base/open_file.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/mapped_file.h"

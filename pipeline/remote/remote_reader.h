@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "millrace/reader.h"
 #include "pipeline/readers/kept_open.h"
 #include "pipeline/readers/tar_index.h"

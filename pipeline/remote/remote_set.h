@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "base/private_api.h"
 #include "millrace/reader.h"
 #include "pipeline/readers/set_index.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/files.h"
+#include "base/open_file.h"
 #include "millrace/error.h"
 #include "pipeline/remote/libraries.h"
 

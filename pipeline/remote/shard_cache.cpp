@@ -18,6 +18,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/open_file.h"
 #include "millrace/error.h"
 
 namespace millrace::pipeline {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "base/private_api.h"
 #include "pipeline/remote/fetch.h"
 #include "pipeline/remote/shard_list.h"

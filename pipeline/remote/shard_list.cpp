@@ -14,6 +14,9 @@
 #include <memory>
 #include <span>
 
+#include "base/atomic_file.h"
+#include "base/folder.h"
+#include "base/open_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "base/private_api.h"
 
 namespace millrace::pipeline {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/files.h"
+#include "base/mapped_file_guard.h"
 #include "millrace/error.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "base/files.h"
+#include "base/open_file.h"
 #include "millrace/error.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"

@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/private_api.h"
 #include "strategies/control/socket.h"
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/descriptor.h"
 #include "strategies/control/control_channel.h"
 
 namespace millrace::train {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "base/private_api.h"
 
 namespace millrace::train {

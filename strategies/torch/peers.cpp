@@ -18,6 +18,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "millrace/error.h"
 #include "strategies/control/socket.h"
 

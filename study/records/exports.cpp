@@ -21,7 +21,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/descriptor.h"
 #include "base/record_file.h"
 #include "measure/batch_history.h"
 #include "measure/spans.h"

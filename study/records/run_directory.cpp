@@ -21,7 +21,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/descriptor.h"
+#include "base/open_file.h"
 #include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_links.h"

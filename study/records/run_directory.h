@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "measure/step_record.h"
 
 namespace millrace::study {

@@ -16,7 +16,7 @@
 #include <system_error>
 #include <vector>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "millrace/error.h"
 #include "pipeline/remote/sha256.h"
 #include "study/records/run_directory.h"

@@ -21,7 +21,7 @@
 #include <string_view>
 #include <thread>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_directory.h"

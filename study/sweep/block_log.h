@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 
 namespace millrace::study {
 

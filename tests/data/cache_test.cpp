@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "base/files.h"
+#include "base/mapped_file_guard.h"
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/storage.h"
 #include "tests/data/support.h"

@@ -3,10 +3,11 @@
 #include "pipeline/readers/dali_index.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "base/files.h"
+#include "base/descriptor.h"
 #include "millrace/reader.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"

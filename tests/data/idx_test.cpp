@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "base/files.h"
+#include "base/folder.h"
 #include "millrace/reader.h"
 #include "tests/data/support.h"
 

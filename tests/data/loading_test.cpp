@@ -10,7 +10,8 @@
 #include <thread>
 
 #include "augment/plan/plan.h"
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/open_file.h"
 #include "millrace/loader.h"
 #include "pipeline/loader/batch_memory.h"
 #include "pipeline/readers/listing.h"

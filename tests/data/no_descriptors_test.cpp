@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 
 #include "augment/plan/plan.h"
-#include "base/files.h"
+#include "base/open_file.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
 #include "tests/data/support.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "base/files.h"
+#include "base/open_file.h"
 #include "millrace/loader.h"
 #include "millrace/reader.h"
 #include "tests/data/support.h"

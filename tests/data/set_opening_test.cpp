@@ -1,12 +1,15 @@
 // Tests sets that are opened by their set index alone: they are those that a list gives, and what
 // does not fit is listed instead or noticed at the first read.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <thread>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/descriptor.h"
+#include "base/open_file.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/set_index.h"
 #include "pipeline/readers/tar.h"

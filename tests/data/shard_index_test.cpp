@@ -3,6 +3,7 @@
 #include "pipeline/readers/shard_index.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -11,7 +12,10 @@
 #include <ctime>
 #include <thread>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/descriptor.h"
+#include "base/folder.h"
+#include "base/open_file.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/folder.h"

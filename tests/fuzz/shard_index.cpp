@@ -2,7 +2,7 @@
 // that mutations get past these.
 #include "pipeline/readers/shard_index.h"
 
-#include "base/files.h"
+#include "base/located_sample.h"
 #include "pipeline/readers/set_index.h"
 #include "tests/data/tar_builder.h"
 #include "tests/fuzz/target.h"

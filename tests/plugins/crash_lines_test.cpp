@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/files.h"
+#include "base/mapped_file_guard.h"
 #include "millrace/error.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"

@@ -10,7 +10,8 @@
 #include <functional>
 #include <set>
 
-#include "base/files.h"
+#include "base/checksum.h"
+#include "base/descriptor.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
+#include "base/folder.h"
 #include "millrace/error.h"
 #include "tests/data/support.h"
 #include "tests/remote/fake_clock.h"

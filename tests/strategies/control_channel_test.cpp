@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/descriptor.h"
 #include "millrace/error.h"
 #include "strategies/control/socket.h"
 

@@ -15,7 +15,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
 #include "millrace/error.h"
 #include "strategies/trainer/checkpoint.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "augment/plan/plan_setup.h"
-#include "base/files.h"
+#include "base/atomic_file.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/loader_setup.h"
 #include "strategies/trainer/checkpoint.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
 #include "base/simd.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"

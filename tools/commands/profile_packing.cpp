@@ -12,7 +12,8 @@
 #include <span>
 
 #include "base/clock.h"
-#include "base/files.h"
+#include "base/descriptor.h"
+#include "base/open_file.h"
 #include "millrace/error.h"
 #include "pipeline/readers/url.h"
 #include "pipeline/remote/fetch.h"

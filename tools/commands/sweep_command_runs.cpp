@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/files.h"
+#include "base/open_file.h"
 #include "base/record_file.h"
 #include "millrace/error.h"
 #include "pipeline/readers/shard_index.h"

@@ -16,8 +16,9 @@
 #include <set>
 #include <string_view>
 
+#include "base/atomic_file.h"
+#include "base/checksum.h"
 #include "base/clock.h"
-#include "base/files.h"
 #include "millrace/error.h"
 #include "recipe/recipe_file.h"
 #include "study/sweep/sweep_pace.h"

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/folder.h"
+#include "base/open_file.h"
 #include "millrace/error.h"
 #include "pipeline/readers/dali_index.h"
 #include "pipeline/readers/data_set.h"

@@ -18,7 +18,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/files.h"
+#include "base/descriptor.h"
+#include "base/folder.h"
 #include "millrace/error.h"
 #include "pipeline/readers/mapped_file.h"
 #include "tools/data/data.h"

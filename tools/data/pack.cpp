@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/image_files.h"

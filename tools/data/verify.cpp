@@ -7,7 +7,8 @@
 #include <mutex>
 #include <utility>
 
-#include "base/files.h"
+#include "base/folder.h"
+#include "base/located_sample.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "millrace/error.h"
 #include "strategies/control/socket.h"
 

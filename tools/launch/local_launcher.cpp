@@ -20,6 +20,7 @@
 #include <random>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "base/text.h"
 #include "strategies/control/rank.h"
 #include "strategies/control/socket.h"

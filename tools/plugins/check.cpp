@@ -14,7 +14,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "base/files.h"
+#include "base/descriptor.h"
+#include "base/open_file.h"
 #include "millrace/error.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"

@@ -15,7 +15,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/files.h"
+#include "base/atomic_file.h"
+#include "base/open_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/remote/sha256.h"

@@ -8,7 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "base/files.h"
+#include "base/folder.h"
+#include "base/open_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/remote/sha256.h"

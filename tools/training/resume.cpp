@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/files.h"
+#include "base/checksum.h"
 #include "base/record_file.h"
 #include "base/simd.h"
 #include "millrace/error.h"
