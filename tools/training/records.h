@@ -31,6 +31,10 @@
 
 struct XXH3_state_s;
 
+namespace CLI {
+class App;
+}
+
 namespace millrace::tools {
 
 /// xxh3 hash over batches: every output byte, then every label, batch after batch in order.
