@@ -25,6 +25,7 @@
 #include "plugins/host/registry.h"
 #include "python/ext/gil.h"
 #include "python/ext/interrupt.h"
+#include "python/ext/kept_interrupt.h"
 #include "python/ext/pcg64.h"
 
 namespace nb = nanobind;
@@ -77,12 +78,6 @@ std::map<std::string, Function*>& functions() {
   return *all;
 }
 
-/// A KeyboardInterrupt that this thread's function has raised, as PyErr_Fetch() gives it.
-struct Interrupt {
-  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-};
-thread_local Interrupt t_interrupt;
-
 /// Writes UTF-8, cut between two characters if it is too long.
 void write_error(millrace_call& call, const char* text) {
   const auto size =
@@ -95,8 +90,7 @@ void write_error(millrace_call& call, const char* text) {
 
 /// Describes the exception that left the caller, or keeps it for raise_interrupt().
 void write_exception(millrace_call& call, const std::string& name) {
-  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0) {
-    PyErr_Fetch(&t_interrupt.type, &t_interrupt.value, &t_interrupt.trace);
+  if (keep_interrupt()) {
     write_error(call, fmt::format("{}: interrupted", name).c_str());
     return;
   }
@@ -184,7 +178,7 @@ millrace_status apply_compiled(const Instance& self, std::uint8_t* pixels,
 /// Applies the unit.
 millrace_status apply(const void* instance, const millrace_image* image, millrace_call* call) {
   const auto& self = *static_cast<const Instance*>(instance);
-  if (t_interrupt.type != nullptr || (t_stop != nullptr && *t_stop)) {  // the batch is given up
+  if (has_interrupt() || (t_stop != nullptr && *t_stop)) {  // the batch is given up
     write_error(*call, fmt::format("{}: interrupted", self.function->name).c_str());
     return MILLRACE_BAD_DATA;
   }
@@ -300,13 +294,6 @@ std::mutex& registry_lock() {
     return made;
   }();
   return *lock;
-}
-
-void raise_interrupt() {
-  if (t_interrupt.type == nullptr) return;
-  PyErr_Restore(t_interrupt.type, t_interrupt.value, t_interrupt.trace);
-  t_interrupt = {};
-  throw nb::python_error();
 }
 
 void bind_augmentation(nb::module_& module) {

@@ -12,10 +12,6 @@ namespace millrace::python {
 /// without Python's lock.
 std::mutex& registry_lock();
 
-/// Raises the KeyboardInterrupt that a Python function on this thread has ended with, if any. Call
-/// it with Python's lock.
-void raise_interrupt();
-
 /// Adds define_augmentation() and augmentation_counts() to the module.
 void bind_augmentation(nanobind::module_& module);
 

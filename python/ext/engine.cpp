@@ -26,6 +26,7 @@
 #include "python/ext/gil.h"
 #include "python/ext/host.h"
 #include "python/ext/interrupt.h"
+#include "python/ext/kept_interrupt.h"
 
 namespace nb = nanobind;
 

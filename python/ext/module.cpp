@@ -27,6 +27,7 @@
 #include "python/ext/engine.h"
 #include "python/ext/gil.h"
 #include "python/ext/host.h"
+#include "python/ext/kept_interrupt.h"
 #include "python/ext/page_locked.h"
 #include "recipe/key_hints.h"
 #include "recipe/recipe_file.h"

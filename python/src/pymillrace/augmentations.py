@@ -6,22 +6,19 @@ import inspect
 import re
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any, overload
 
-from . import _core, _exit
+from . import _core, _exit, causes
 from .arguments import shown
 from .compiled import Compiled, compile_function
-from .errors import DataError, UsageError
+from .errors import UsageError
 from .op import Op
 
 _exit.tell(_core)
 _NAME = re.compile("[a-z][a-z0-9_]*")
 _REACHES = ("pointwise", "global")
-_MOST_CAUSES = 16  # each keeps the frames of its function alive
 _code: list[Compiled] = []  # workers may call what has been replaced
-_causes: dict[str, BaseException] = {}  # by the line that a sample's error contains
 
 
 class Augmentation(Op):
@@ -156,7 +153,7 @@ def _caller(function: Callable[..., Any], name: str, random: bool) -> Callable[.
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and threading.get_ident() == threading.main_thread().ident:
                 raise
-            return _failure(name, error)
+            return causes.failure(f"{name}: ", error, f"fix the function {name}")
         if result is None:
             result = image
         if not isinstance(result, np.ndarray) or result.shape != shape or result.dtype != np.uint8:
@@ -168,25 +165,3 @@ def _caller(function: Callable[..., Any], name: str, random: bool) -> Callable[.
         return None
 
     return call
-
-
-def forget_causes() -> None:
-    """Frees what functions have raised so far, with the frames that hold their images."""
-    _causes.clear()
-
-
-def cause_of(error: DataError) -> BaseException | None:
-    """Returns what a Python function raised for the sample of this error, or None."""
-    return next((cause for line, cause in list(_causes.items()) if line in error.what), None)
-
-
-def _failure(name: str, error: BaseException) -> str:
-    """Keeps an exception for cause_of(). Returns two lines: what the function raised and where, and what to do."""
-    text = (str(error).splitlines() or [""])[0].encode(errors="replace")[:200].decode(errors="ignore")
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if len(frames) > 1 else ""
-    line = f"{name}: {type(error).__name__}{': ' if text else ''}{text}{where}"
-    if len(_causes) < _MOST_CAUSES:  # the first ones: a loader ends at the first sample that fails
-        _causes[line] = error
-    return (f"{line}\n"
-            f"fix the function {name}, or leave such samples out: loader.on_error=skip")

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from . import _core, _exit, augmentations, recipes
+from . import _core, _exit, causes, recipes
 from . import device as devices
 from .arguments import flag, shown, whole
 from .batch import Batch, Rest
@@ -227,7 +227,7 @@ class Loader:
     def _begin(self) -> list[int]:
         """Begins an epoch and ends the one under way. Returns an id for its iterator."""
         epoch, batch = (self._epoch + 1, 0) if self._began else (self._epoch, self._batch)
-        augmentations.forget_causes()
+        causes.forget()
         self._engine.seek(epoch, batch)  # raises while another thread is in next(), which goes on
         self._epoch, self._batch = epoch, batch
         self._began, self._ended = True, False
@@ -253,7 +253,7 @@ class Loader:
             try:
                 batch = engine.next(Batch, numpy, failures)
             except DataError as error:
-                raise error from augmentations.cause_of(error)
+                raise error from causes.of(error)
             if self._current is not token:  # the position is another iterator's by now
                 break
             self._batch += 1
@@ -278,7 +278,7 @@ class Loader:
                     try:
                         source = engine.next(Batch, False, failures)
                     except DataError as error:
-                        raise error from augmentations.cause_of(error)
+                        raise error from causes.of(error)
                     if failures:
                         self._collect(failures)
                     under_way.append(copies.start(tuple(source), Rest(source._raw, engine.names)))
@@ -388,11 +388,11 @@ class Loader:
             DataError: a sample cannot be decoded or augmented. What a function of yours raised is its __cause__.
         """
         samples = whole("samples", samples, 1, hint="at least one sample is needed")
-        augmentations.forget_causes()
+        causes.forget()
         try:
             return [StepCost(*row) for row in self._engine.profile(samples)]
         except DataError as error:
-            raise error from augmentations.cause_of(error)
+            raise error from causes.of(error)
 
     def close(self) -> None:
         """Ends the worker threads and frees their memory; batches stay valid. A later `for` starts them again."""
