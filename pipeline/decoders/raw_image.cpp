@@ -88,18 +88,25 @@ void check_raw_pixels(std::span<const std::uint8_t> bytes) {
     raw_fails("damaged: wrong checksum of its pixels");
 }
 
-std::vector<std::uint8_t> to_raw(const ImageView& view) {
+void write_raw_header(std::uint8_t* out, Size size, int channels, std::uint64_t pixel_sum) {
   RawHeader header{};
   header.magic = kRawMagic;
   header.version = RawImage::kVersion;
   header.header_bytes = sizeof header;
-  header.width = static_cast<std::uint32_t>(view.width);
-  header.height = static_cast<std::uint32_t>(view.height);
-  header.channels = static_cast<std::uint32_t>(view.channels);
+  header.width = static_cast<std::uint32_t>(size.width);
+  header.height = static_cast<std::uint32_t>(size.height);
+  header.channels = static_cast<std::uint32_t>(channels);
+  header.pixel_sum = pixel_sum;
+  header.header_sum = raw_header_sum(header);
+  std::memcpy(out, &header, sizeof header);
+}
+
+std::vector<std::uint8_t> to_raw(const ImageView& view) {
   const auto channels = static_cast<std::size_t>(view.channels);
   const std::size_t row = static_cast<std::size_t>(view.width) * channels;
-  std::vector<std::uint8_t> out(sizeof header + row * static_cast<std::size_t>(view.height));
-  std::uint8_t* to = out.data() + sizeof header;
+  std::vector<std::uint8_t> out(RawImage::kHeaderBytes +
+                                row * static_cast<std::size_t>(view.height));
+  std::uint8_t* to = out.data() + RawImage::kHeaderBytes;
   for (int y = 0; y < view.height; ++y) {
     if (view.pixel == view.channels && (view.channel == 1 || channels == 1)) {
       std::memcpy(to, view.at(0, y), row);
@@ -109,9 +116,9 @@ std::vector<std::uint8_t> to_raw(const ImageView& view) {
     for (int x = 0; x < view.width; ++x)
       for (int c = 0; c < view.channels; ++c) *to++ = *view.at(x, y, c);
   }
-  header.pixel_sum = XXH3_64bits(out.data() + sizeof header, out.size() - sizeof header);
-  header.header_sum = raw_header_sum(header);
-  std::memcpy(out.data(), &header, sizeof header);
+  const auto pixels = std::span(out).subspan(RawImage::kHeaderBytes);
+  write_raw_header(out.data(), view.size(), view.channels,
+                   XXH3_64bits(pixels.data(), pixels.size()));
   return out;
 }
 

@@ -34,6 +34,12 @@ MILLRACE_PRIVATE_API RawImage parse_raw(std::span<const std::uint8_t> bytes);
 /// Compares the pixels with the header's checksum, which decoding does not. Throws DataError.
 MILLRACE_PRIVATE_API void check_raw_pixels(std::span<const std::uint8_t> bytes);
 
+/// Writes the header of kHeaderBytes bytes that makes a raw image of the pixels behind it, which
+/// are interleaved and have 1 or 3 channels. `pixel_sum` is their XXH3; 0 where the image never
+/// becomes a file: decoding does not compare it.
+MILLRACE_PRIVATE_API void write_raw_header(std::uint8_t* out, Size size, int channels,
+                                           std::uint64_t pixel_sum);
+
 /// Returns a raw image with the pixels of a view, as a file holds it.
 MILLRACE_PRIVATE_API std::vector<std::uint8_t> to_raw(const ImageView& view);
 

@@ -62,9 +62,8 @@ RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop
 
 }  // namespace
 
-std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
-                                        std::size_t classes, const Host& host,
-                                        const std::atomic<bool>* stop, StopAt at) {
+DataOptions data_options(const Recipe& recipe, const std::string& split, std::size_t classes,
+                         const Host& host, const std::atomic<bool>* stop, StopAt at) {
   DataOptions options;
   options.reader = recipe.text("data.reader");
   options.path = recipe.text("data.path");
@@ -89,6 +88,13 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
     for (const Param& param : plugins::to_declaration(*unit).params)
       options.parameters[param.name] = recipe.at("data." + options.reader + "." + param.name);
   }
+  return options;
+}
+
+std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
+                                        std::size_t classes, const Host& host,
+                                        const std::atomic<bool>* stop, StopAt at) {
+  const DataOptions options = data_options(recipe, split, classes, host, stop, at);
   if (is_remote(options.path) && options.cache == Cache::cold)
     throw UsageError("data.cache=cold with a remote data.path: cold reads are of a local disk",
                      "leave out data.cache, or fetch the set first");

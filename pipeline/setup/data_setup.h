@@ -14,6 +14,13 @@
 
 namespace millrace::pipeline {
 
+/// Returns what [data] says about the data set's `split`; open_data() describes the arguments.
+/// Throws UsageError.
+MILLRACE_PRIVATE_API DataOptions data_options(const Recipe& recipe, const std::string& split,
+                                              std::size_t classes, const Host& host,
+                                              const std::atomic<bool>* stop = nullptr,
+                                              StopAt at = StopAt::once);
+
 /// Opens the data set's `split` as [data] says. Labels must be less than `classes`, or if that is
 /// 0, less than model.classes. `host` gets remarks, also while samples are read. `stop` is
 /// the request to stop, and `at` says what it ends; null: nothing. `host` and `stop` must outlive

@@ -1,4 +1,6 @@
 // Finds readers by name (data.reader): the built-in ones and those of plugins.
+#include "pipeline/setup/open_reader.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -43,7 +45,10 @@ constexpr std::array<Entry, 6> kReaders{
      {"manifest", open_manifest, "image files that a CSV or JSONL file lists with their labels"},
      {"synthetic", open_synthetic, "images that are made up, for trying a pipeline"}}};
 
-std::unique_ptr<Reader> cached(std::unique_ptr<Reader> reader, const DataOptions& options) {
+}  // namespace
+
+std::unique_ptr<Reader> prepared(std::unique_ptr<Reader> whole, const DataOptions& options) {
+  auto reader = choose_subset(std::move(whole), options);
   switch (options.cache) {
     case Cache::ram:
       return make_ram_reader(std::move(reader));
@@ -54,7 +59,6 @@ std::unique_ptr<Reader> cached(std::unique_ptr<Reader> reader, const DataOptions
   }
 }
 
-}  // namespace
 }  // namespace millrace::pipeline
 
 namespace millrace {
@@ -69,9 +73,6 @@ std::vector<ReaderDeclaration> built_in_readers() {
 std::unique_ptr<Reader> open_reader(const DataOptions& asked) {
   DataOptions options = asked;
   options.split = pipeline::source_split(asked);
-  const auto finished = [&](std::unique_ptr<Reader> reader) {
-    return pipeline::cached(pipeline::choose_subset(std::move(reader), asked), options);
-  };
   std::vector<std::string_view> names;
   for (const pipeline::Entry& entry : pipeline::kReaders) {
     if (entry.name == options.reader && entry.name != "tar" && entry.name != "synthetic" &&
@@ -79,11 +80,12 @@ std::unique_ptr<Reader> open_reader(const DataOptions& asked) {
       throw UsageError(fmt::format("data.reader={}: reads local files only, not {}", entry.name,
                                    pipeline::redacted(options.path)),
                        "pack the set (millrace data pack) and set data.reader=tar");
-    if (entry.name == options.reader) return finished(entry.open(options));
+    if (entry.name == options.reader) return pipeline::prepared(entry.open(options), asked);
     names.push_back(entry.name);
   }
   for (const millrace_unit* unit : plugins::plugin_readers()) {
-    if (unit->name == options.reader) return finished(pipeline::open_plugin_reader(*unit, options));
+    if (unit->name == options.reader)
+      return pipeline::prepared(pipeline::open_plugin_reader(*unit, options), asked);
     names.emplace_back(unit->name);
   }
   throw UsageError(fmt::format("data.reader: unknown reader '{}'; choose one of {}", options.reader,

@@ -22,6 +22,7 @@
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/load_recipe.h"
 #include "pipeline/setup/loader_setup.h"
+#include "pipeline/setup/open_reader.h"
 #include "python/ext/augmentation.h"
 #include "python/ext/gil.h"
 #include "python/ext/host.h"
@@ -121,12 +122,28 @@ Recipe load_locked(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+/// Opens the samples that Python has, or the data set that the recipe names.
+std::shared_ptr<const Reader> Engine::open_reader() const {
+  const std::string split = recipe_.text("data.split");
+  if (samples_ == nullptr) {
+    const std::lock_guard lock(registry_lock());
+    return pipeline::open_data(recipe_, split, 0, host(), &interrupts_->stop);
+  }
+  for (const Param& key : recipe_keys())
+    if ((key.name == "data.path" || key.name == "data.reader") &&
+        recipe_.at(key.name) != key.fallback)
+      throw UsageError(fmt::format("{}={} beside mr.Samples, which is a data set", key.name,
+                                   recipe_.text(key.name)),
+                       "leave one of them out");
+  const DataOptions options = pipeline::data_options(recipe_, split, 0, host());
+  return pipeline::prepared(make_samples_reader(samples_, options), options);
+}
+
 /// Opens the data set and compiles the plan.
 void Engine::open(int world) {
+  const auto opened =
+      std::make_shared<StoppableReader>(StoppableReader{interrupts_, open_reader()});
   const std::lock_guard lock(registry_lock());
-  const auto opened = std::make_shared<StoppableReader>(StoppableReader{
-      interrupts_,
-      pipeline::open_data(recipe_, recipe_.text("data.split"), 0, host(), &interrupts_->stop)});
   std::shared_ptr<const Reader> reader(opened, opened->reader.get());
   plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader);
   augment::require_divisible(recipe_, world);
@@ -135,9 +152,9 @@ void Engine::open(int world) {
 }
 
 Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
-               std::shared_ptr<const std::vector<double>> weights,
+               std::shared_ptr<const std::vector<double>> weights, std::shared_ptr<Samples> samples,
                std::shared_ptr<pipeline::SlotMemory> memory)
-    : process_(getpid()), recipe_(load_locked(arguments)) {
+    : process_(getpid()), recipe_(load_locked(arguments)), samples_(std::move(samples)) {
   if (is_ending()) end_call();
   count_forks();
   forks_ = g_forks;
@@ -150,6 +167,10 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
   options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank, world);
   if (weights != nullptr) options_.sampler.weights = std::move(weights);
+  // One thread holds the GIL while it fetches, ahead of the workers.
+  if (samples_ != nullptr && samples_->images == nullptr && options_.workers > 0 &&
+      recipe_.integer("loader.io_threads") < 0)
+    options_.io_threads = 1;
   options_.memory = std::move(memory);
   options_.stop = &interrupts_->stop;
   options_.held = 0;  // every batch is detached
@@ -210,7 +231,12 @@ void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
       at_ % all_batches_ == batches_)
     take();
   if (loader_ != nullptr && at_ == ordinal) return;
-  start(ordinal);
+  try {
+    start(ordinal);
+  } catch (...) {  // a sampler may have had Python fetch labels
+    raise_interrupt();
+    throw;
+  }
 }
 
 /// Ends the loader and starts one at a position, once no Ctrl-C ends reads. Call it with the GIL,

@@ -17,6 +17,7 @@
 #include "python/ext/batch.h"
 #include "python/ext/interrupt.h"
 #include "python/ext/profile.h"
+#include "python/ext/samples.h"
 #include "python/ext/warp_recorder.h"
 
 namespace millrace::python {
@@ -25,11 +26,12 @@ namespace millrace::python {
 /// made it; other use throws RunError, and so does any once the interpreter is ending.
 class Engine {
  public:
-  /// Opens the data set of `arguments` ("[RECIPE] [key=value ...]") for one of `world` ranks. With
-  /// `warps`, batches have them. `weights`, unless null, stand for sampler.weights. The batches'
-  /// memory comes from `memory` unless it is null. Call it without the GIL.
+  /// Opens the data set of `arguments` ("[RECIPE] [key=value ...]") for one of `world` ranks, or
+  /// `samples` unless it is null. With `warps`, batches have them. `weights`, unless null, stand
+  /// for sampler.weights. The batches' memory comes from `memory` unless it is null. Call it
+  /// without the GIL.
   Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
-         std::shared_ptr<const std::vector<double>> weights,
+         std::shared_ptr<const std::vector<double>> weights, std::shared_ptr<Samples> samples,
          std::shared_ptr<pipeline::SlotMemory> memory);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -69,6 +71,7 @@ class Engine {
  private:
   void require_usable() const;
   void open(int world);
+  std::shared_ptr<const Reader> open_reader() const;
   Batch take();
   void start(std::uint64_t ordinal);
   void resume_if_interrupted();
@@ -79,6 +82,7 @@ class Engine {
   Recipe recipe_;
   bool remote_ = false;  ///< reads may wait for a server
   std::shared_ptr<Interrupts> interrupts_ = std::make_shared<Interrupts>();
+  std::shared_ptr<Samples> samples_;   ///< null: the recipe names the data set
   std::uint64_t seen_interrupts_ = 0;  ///< when loader_ began; a later one has ended its reads
   std::shared_ptr<const Source> source_;
   std::shared_ptr<const augment::Plan> plan_;

@@ -1,5 +1,5 @@
-// Ctrl-C in a Python function that the pipeline has called. The samples below cannot throw it: it is
-// kept on the thread until the call that waits for the batch raises it.
+// Ctrl-C in a Python function that the pipeline has called. The samples below cannot throw it: it
+// is kept on the thread until the call that waits for the batch raises it.
 #pragma once
 
 namespace millrace::python {

@@ -134,22 +134,30 @@ std::vector<CostRow> profile(Engine& engine, std::uint64_t samples) {
   return rows;
 }
 
+void make_engine(Engine* self, const std::vector<std::string>& arguments, int rank, int world,
+                 bool warps, std::optional<std::vector<double>> weights, std::uintptr_t lock,
+                 std::uintptr_t unlock, const nb::object& feed) {
+  std::shared_ptr<pipeline::SlotMemory> memory;
+  if (lock != 0) memory = page_locked_memory({lock, unlock});
+  std::shared_ptr<const std::vector<double>> kept;
+  if (weights) kept = std::make_shared<const std::vector<double>>(std::move(*weights));
+  std::shared_ptr<Samples> samples;
+  if (!feed.is_none()) samples = std::make_shared<Samples>(feed);
+  try {
+    const ReleasedGil released;
+    new (self) Engine(arguments, rank, world, warps, std::move(kept), std::move(samples),
+                      std::move(memory));
+  } catch (...) {
+    raise_interrupt();
+    throw;
+  }
+}
+
 void bind_engine(nb::module_& module) {
   nb::class_<Engine>(module, "Engine")
-      .def(
-          "__init__",
-          [](Engine* self, const std::vector<std::string>& arguments, int rank, int world,
-             bool warps, std::optional<std::vector<double>> weights, std::uintptr_t lock,
-             std::uintptr_t unlock) {
-            std::shared_ptr<pipeline::SlotMemory> memory;
-            if (lock != 0) memory = page_locked_memory({lock, unlock});
-            std::shared_ptr<const std::vector<double>> kept;
-            if (weights) kept = std::make_shared<const std::vector<double>>(std::move(*weights));
-            new (self) Engine(arguments, rank, world, warps, std::move(kept), std::move(memory));
-          },
-          nb::arg("arguments"), nb::arg("rank"), nb::arg("world"), nb::arg("warps") = false,
-          nb::arg("weights") = nb::none(), nb::arg("lock") = 0, nb::arg("unlock") = 0,
-          nb::call_guard<ReleasedGil>())
+      .def("__init__", &make_engine, nb::arg("arguments"), nb::arg("rank"), nb::arg("world"),
+           nb::arg("warps") = false, nb::arg("weights") = nb::none(), nb::arg("lock") = 0,
+           nb::arg("unlock") = 0, nb::arg("samples") = nb::none())
       .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"))
       .def("next", &next, nb::arg("type"), nb::arg("numpy"), nb::arg("failures"))
       .def("close", &Engine::close)

@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "augment/plan/plan.h"
+#include "base/clock.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
 #include "millrace/transform.h"
 #include "pipeline/decoders/decoder.h"
+#include "python/ext/samples.h"
 
 namespace millrace::python {
 namespace {
@@ -43,8 +45,11 @@ class Bench {
 
   augment::Trace run(const SampleKey& key) {
     augment::Trace trace;
-    const Sample sample = reader_.read(key.sample, bytes_);
     const DatasetInfo& info = reader_.info();
+    const std::int64_t begin = base::Clock::steady_ns();
+    const Sample sample = reader_.read(key.sample, bytes_);
+    if (info.reader == kSamplesReader)
+      trace.steps.push_back({"fetch", {}, "", base::Clock::steady_ns() - begin});
     if (info.encoded) {
       decode_.open(sample.bytes, max_pixels_);
       Encoded image(decode_, plan_.output().channels);

@@ -7,7 +7,7 @@ import pytest
 from conftest import needs_torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/how-to/python.md", "python/README.md"]
+PAGES = ["README.md", "docs/how-to/python.md", "docs/how-to/any-source.md", "python/README.md"]
 
 
 @needs_torch

@@ -15,7 +15,7 @@ from pymillrace import _core, _watch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STUBS = {module: ast.parse((ROOT / f"python/src/pymillrace/{module.__name__.rpartition('.')[2]}.pyi").read_text())
          for module in (_core, _watch)}
-PAGES = ["README.md", "docs/how-to/python.md"]  # whose snippets are whole programs
+PAGES = ["README.md", "docs/how-to/python.md", "docs/how-to/any-source.md"]  # whose snippets are whole programs
 
 
 def stub_members(body):

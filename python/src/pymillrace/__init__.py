@@ -18,6 +18,7 @@ _HOMES = {
     "loader": ("Dataset", "Failure", "Loader", "StepCost"),
     "recipes": ("Cifar", "Folder", "Grayscale", "IMAGENET", "Idx", "Manifest", "Normalize", "Tar"),
     "samplers": ("MPerClassSampler", "RASampler", "WeightedRandomSampler"),
+    "samples": ("Samples",),
     "translation": ("from_torchvision",),
     "watcher.api": ("WatchError", "watch", "watching"),
     "watcher.loggers": ("log_to_mlflow", "log_to_tensorboard", "log_to_wandb"),

@@ -71,6 +71,9 @@ from .samplers import (
     RASampler as RASampler,
     WeightedRandomSampler as WeightedRandomSampler,
 )
+from .samples import (
+    Samples as Samples,
+)
 from .translation import (
     from_torchvision as from_torchvision,
 )
@@ -139,6 +142,7 @@ __all__ = [
     "RandomSolarize",
     "Resize",
     "RunError",
+    "Samples",
     "Saturation",
     "StepCost",
     "Tar",

@@ -23,6 +23,7 @@ from .errors import DataError, RunError, UsageError
 from .installed import installed
 from .op import Op
 from .samplers import Sampler
+from .samples import Samples
 
 _RECIPES = installed("recipes")
 _STATE_VERSION = 1
@@ -49,7 +50,8 @@ class StepCost(NamedTuple):
     """The cost of one step of a loader's plan (Loader.profile)."""
 
     step: str
-    """"decode", "source" for data sets that hold pixels, "pass" for a traversal of the pixels, or the name of an op."""
+    """"fetch" for mr.Samples, "decode", "source" for data sets that hold pixels, "pass" for a traversal of the pixels, or
+    the name of an op."""
     ops: list[str]
     """The ops that the step carries out together."""
     s_per_sample: float
@@ -121,6 +123,7 @@ class Loader:
         arguments: a recipe (a TOML file or the name of a shipped one) and overrides as "key=value", as the program
             takes them: Loader("imagenet-rrc", "data.path=data/photos", "loader.workers=2"). Or a data set, a list of
             augmentations, and overrides: Loader(Folder("data/photos"), [RandomResizedCrop(224), HFlip()], batch=32).
+            Samples(source) is a data set in Python.
         batch: with a data set: samples per batch and rank.
         normalize: with a data set: mean and standard deviation, as IMAGENET.
         sampler: which samples an epoch holds: WeightedRandomSampler, MPerClassSampler or RASampler; by default each
@@ -142,7 +145,7 @@ class Loader:
     Raises:
         UsageError: a recipe or key is wrong, or the batch does not fit the data set or the ranks.
         DataError: the data set cannot be opened; later, a sample that failed (loader.on_error=fail). What an
-            augmentation in Python raised is its __cause__, with the traceback.
+            augmentation in Python or a source of samples raised is its __cause__, with the traceback.
         RunError: a thread cannot be started, or the loader is used in a forked child or by two threads.
     """
 
@@ -177,16 +180,18 @@ class Loader:
                                  "give mr.WeightedRandomSampler, mr.MPerClassSampler or mr.RASampler")
             words += sampler.overrides()
             weights = sampler.weights_of_samples()
+        self._feed = arguments[0].feed() if arguments and isinstance(arguments[0], Samples) else None
         self._copies: Copies | None = None
         if device is None:
-            self._engine = _core.Engine(words, rank, world_size, warps, weights)
+            self._engine = _core.Engine(words, rank, world_size, warps, weights, samples=self._feed)
         else:
             if numpy:
                 raise UsageError("numpy=True with device=: arrays on a device are PyTorch's", "leave one of them out")
             _require("torch")
             self._copies = Copies(devices.open_device(device))
             with self._copies.device.current():
-                self._engine = _core.Engine(words, rank, world_size, warps, weights, *self._copies.device.locks)
+                self._engine = _core.Engine(words, rank, world_size, warps, weights, *self._copies.device.locks,
+                                            samples=self._feed)
         _warn()
         self._keys = names
         self._numpy = numpy
@@ -228,6 +233,8 @@ class Loader:
         """Begins an epoch and ends the one under way. Returns an id for its iterator."""
         epoch, batch = (self._epoch + 1, 0) if self._began else (self._epoch, self._batch)
         causes.forget()
+        if self._feed is not None:
+            self._feed.require_length()
         self._engine.seek(epoch, batch)  # raises while another thread is in next(), which goes on
         self._epoch, self._batch = epoch, batch
         self._began, self._ended = True, False
@@ -382,7 +389,8 @@ class Loader:
 
         Runs `samples` samples of the data set, spread over it, on this thread. Ops that move pixels share a pass with
         their neighbours; an augmentation in Python has a step of its own, as has each other op that changes an image
-        as a whole. Reading, and ops that mix neighbours, are left out.
+        as a whole. Fetching from mr.Samples is a step too, with the time for Python's lock; other reading, and ops that
+        mix neighbours, are left out.
 
         Raises:
             DataError: a sample cannot be decoded or augmented. What a function of yours raised is its __cause__.

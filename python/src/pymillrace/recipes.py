@@ -12,7 +12,16 @@ from .op import Op, as_written
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Base of the data sets: a path, and "train" or "test"."""
+    """Base of the data sets."""
+
+    def overrides(self) -> list[str]:
+        """Returns the data set as overrides of a recipe."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Files(Source):
+    """Base of the data sets in files: a path, and "train" or "test"."""
 
     path: str | os.PathLike[str]
     split: str = "train"
@@ -23,31 +32,31 @@ class Source:
         return [f"data.reader={self._reader}", f"data.path={os.fspath(self.path)}", f"data.split={self.split}"]
 
 
-class Folder(Source):
+class Folder(Files):
     """JPEG files, one folder per class, as torchvision's ImageFolder; with train/ and test/ or val/ if they exist."""
 
     _reader = "folder"
 
 
-class Tar(Source):
+class Tar(Files):
     """Shards in WebDataset's format: a folder, a file, or shard-{000..003}.tar."""
 
     _reader = "tar"
 
 
-class Manifest(Source):
+class Manifest(Files):
     """Files and labels listed in CSV or JSONL."""
 
     _reader = "manifest"
 
 
-class Idx(Source):
+class Idx(Files):
     """MNIST's files."""
 
     _reader = "idx"
 
 
-class Cifar(Source):
+class Cifar(Files):
     """CIFAR-10's or CIFAR-100's binary files."""
 
     _reader = "cifar"
