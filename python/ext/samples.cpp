@@ -11,7 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/files.h"
+#include "base/located_sample.h"
+#include "base/open_file.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"

@@ -29,9 +29,9 @@ TEST(RecipeChoices, EachDeclaredOneHasAValueOfItsOwn) {
       {"output.layout", number_of(augment::layout_of)},
       {"output.normalize", number_of(augment::normalize_of)},
       {"resample", number_of(augment::resample_of)},
-      {"train.strategy", number_of(strategy_of)},
-      {"train.clock", number_of(clock_of)},
-      {"model.ops", number_of(ops_of)}};
+      {"train.strategy", number_of(train::strategy_of)},
+      {"train.clock", number_of(train::clock_of)},
+      {"model.ops", number_of(train::ops_of)}};
   const auto declared = recipe_keys();
   for (const auto& [key, read] : keys) {
     const auto param = std::find_if(declared.begin(), declared.end(),
