@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
-#include <limits>
 #include <numeric>
 
 #include "augment/plan/runner.h"
@@ -17,47 +15,6 @@
 #include "plugins/host/registry.h"
 
 namespace millrace::augment {
-
-// Multiplies and inverts homographies.
-
-namespace {
-
-using Matrix = std::array<double, 9>;
-
-Matrix times(const Matrix& a, const Matrix& b) {
-  Matrix c{};
-  for (std::size_t i = 0; i < 3; ++i)
-    for (std::size_t j = 0; j < 3; ++j)
-      for (std::size_t k = 0; k < 3; ++k) c[i * 3 + j] += a[i * 3 + k] * b[k * 3 + j];
-  return c;
-}
-
-/// Returns the inverse up to a factor, which homogeneous coordinates do not see.
-Matrix adjugate(const Matrix& m) {
-  return {m[4] * m[8] - m[5] * m[7], m[2] * m[7] - m[1] * m[8], m[1] * m[5] - m[2] * m[4],
-          m[5] * m[6] - m[3] * m[8], m[0] * m[8] - m[2] * m[6], m[2] * m[3] - m[0] * m[5],
-          m[3] * m[7] - m[4] * m[6], m[1] * m[6] - m[0] * m[7], m[0] * m[4] - m[1] * m[3]};
-}
-
-}  // namespace
-
-void WarpMap::add(const millrace_warp& warp) {
-  Matrix map;
-  std::copy(std::begin(warp.map), std::end(warp.map), map.begin());
-  map_ = times(map_, map);
-}
-
-std::array<float, 9> WarpMap::forward() const {
-  constexpr Matrix kToCorner{1, 0, 0.5, 0, 1, 0.5, 0, 0, 1};
-  constexpr Matrix kToCentre{1, 0, -0.5, 0, 1, -0.5, 0, 0, 1};
-  const Matrix inverse = times(kToCentre, times(adjugate(map_), kToCorner));
-  std::array<float, 9> result;
-  const bool sound = exists_ && std::abs(inverse[8]) > 1e-12;
-  for (std::size_t i = 0; i < 9; ++i)
-    result[i] = sound ? static_cast<float>(inverse[i] / inverse[8])
-                      : std::numeric_limits<float>::quiet_NaN();
-  return result;
-}
 
 namespace {
 
@@ -75,6 +32,14 @@ bool has_fixed_output(const plugins::Unit& unit, millrace_call& call) {
   } catch (const Error&) {
     return false;
   }
+}
+
+/// Returns whether a unit, or one that it may choose, makes images whose pixels come from anywhere.
+bool makes_new_images(const plugins::Unit& unit) {
+  if (unit.table().filter != nullptr) return true;
+  for (const auto& child : unit.children())
+    if (makes_new_images(*child)) return true;
+  return false;
 }
 
 /// Returns `output` after checking that mean and std fit the number of channels.
@@ -159,12 +124,26 @@ void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratc
   run(key, source, out, scratch, nullptr);
 }
 
+void Plan::run_tracked(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
+                       Trail& trail) const {
+  trail.warps.clear();
+  trail.lost = !mixers_.empty();  // several images' pixels share a sample
+  run(key, source, out, scratch, nullptr, &trail);
+}
+
+std::string Plan::untracked_op() const {
+  if (!mixers_.empty()) return mixers_.front().name;
+  for (const Op& op : ops_)
+    if (makes_new_images(*op.unit)) return op.name;
+  return {};
+}
+
 void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
-               Trace* trace, WarpMap* map) const {
+               Trace* trace, Trail* trail) const {
   const Size size = source.size();
   check_side(size);
   Runner runner(key, source, spec_.channels, options_, static_cast<PlanScratch&>(scratch), trace,
-                map);
+                trail);
   try {
     for (const Op& op : ops_) runner.apply(*op.unit, op.id, op.name);
     if (runner.output() == spec_.size) return runner.finish(spec_, store_, out);

@@ -1,8 +1,7 @@
-// The compiled chain of augmentations: the Transform that the loader runs on every sample, the
-// map that it applied, and a trace of its steps.
+// The compiled chain of augmentations: the Transform that the loader runs on every sample, and a
+// trace of its steps.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,25 +16,6 @@
 #include "plugins/host/unit.h"
 
 namespace millrace::augment {
-
-// The map that a chain applied to one image, so that boxes, masks and key points can follow it.
-
-/// Collects the maps of a chain's geometric ops.
-class WarpMap {
- public:
-  /// Adds the next op's warp.
-  void add(const millrace_warp& warp);
-  /// Notes an op that moves pixels as no homography does, or in an unknown way.
-  void lose() { exists_ = false; }
-
-  /// Returns W with x_out = W x_in, row by row, homogeneous, at pixel centres: (0, 0) is the centre
-  /// of the first pixel. All NaN if no such map exists.
-  std::array<float, 9> forward() const;
-
- private:
-  std::array<double, 9> map_{1, 0, 0, 0, 1, 0, 0, 0, 1};  ///< output to input, continuous
-  bool exists_ = true;
-};
 
 /// A record of one sample's way through a plan, for `inspect`; not used in training.
 struct Trace {
@@ -100,10 +80,13 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
   int full_copies() const override { return full_copies_; }
   void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override;
-  /// Runs the chain and records each step in `trace`, and where pixels went in `map`, unless they
-  /// are null.
+  void run_tracked(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
+                   Trail& trail) const override;
+  std::string untracked_op() const override;
+  /// Runs the chain and records each step in `trace`, and each warp in `trail`, unless they are
+  /// null.
   void run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
-           Trace* trace, WarpMap* map = nullptr) const;
+           Trace* trace, Trail* trail = nullptr) const;
 
   int soft_classes() const override { return mixers_.empty() ? 0 : classes_; }
   int group() const override { return group_; }

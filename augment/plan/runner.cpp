@@ -66,14 +66,14 @@ Size output_of(const plugins::Unit& unit, Size input, millrace_call& call) {
 }
 
 Runner::Runner(const SampleKey& key, PixelSource& source, int channels, const PlanOptions& options,
-               PlanScratch& scratch, Trace* trace, WarpMap* map)
+               PlanScratch& scratch, Trace* trace, Trail* trail)
     : key_(key),
       source_(source),
       channels_(channels),
       options_(options),
       scratch_(scratch),
       trace_(trace),
-      map_(map),
+      trail_(trail),
       call_(scratch.context.call),
       fold_(source.size()) {
   if (trace_ != nullptr) since_ = base::Clock::steady_ns();
@@ -107,7 +107,7 @@ void Runner::geometric(const plugins::Unit& unit, const std::string& name) {
                     output.width, output.height, warp.output.width, warp.output.height),
         "report it to the plugin's author");
   check_warp(unit, input, warp);
-  if (map_ != nullptr) map_->add(warp);
+  if (trail_ != nullptr) trail_->warps.push_back(warp);
   const bool alone = options_.resample == Resample::stepwise && !fold_.is_empty();
   if (alone || (has_tables_ && !shows_no_fill(warp))) flush();
   if (warp.interpolation == MILLRACE_INDEX && warp.border != MILLRACE_CONSTANT) {
@@ -165,7 +165,8 @@ void Runner::filter(const plugins::Unit& unit, const std::string& name) {
   lend_scratch(unit, functions.scratch);
   plugins::checked_call(unit.table(), call_,
                         [&] { return functions.apply(unit.self(), &from, &to, &call_); });
-  if (map_ != nullptr) map_->lose();  // a new image: nothing says where its pixels came from
+  if (trail_ != nullptr)
+    trail_->lost = true;  // a new image: nothing says where its pixels came from
   continue_with(pixels, output);
   note(name, fmt::format("{}x{}, a new image", output.width, output.height));
 }

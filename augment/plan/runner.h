@@ -34,7 +34,7 @@ Size output_of(const plugins::Unit& unit, Size input, millrace_call& call);
 class Runner {
  public:
   Runner(const SampleKey& key, PixelSource& source, int channels, const PlanOptions& options,
-         PlanScratch& scratch, Trace* trace, WarpMap* map);
+         PlanScratch& scratch, Trace* trace, Trail* trail);
 
   /// Applies an op; `id` keys its draws.
   void apply(const plugins::Unit& unit, std::uint32_t id, const std::string& name);
@@ -68,7 +68,7 @@ class Runner {
   const PlanOptions& options_;
   PlanScratch& scratch_;
   Trace* trace_;
-  WarpMap* map_;
+  Trail* trail_;
   millrace_call& call_;
 
   Fold fold_;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/annotations.h"
 #include "millrace/export.h"
 #include "millrace/limits.h"
 #include "millrace/reader.h"
@@ -111,6 +112,8 @@ struct LoaderOptions {
   /// Lets libjpeg-turbo decode the Huffman codes of all JPEG images (`decode.jpeg=libjpeg`). The
   /// pixels are the same.
   bool only_libjpeg = false;
+  bool warps = false;                               ///< keep Batch::warps()
+  TargetOptions targets;                            ///< for data sets with annotations
   bool record = true;                               ///< keep totals per stage and Batch::history()
   std::shared_ptr<measure::LoaderTracks> timeline;  ///< records a timeline; null: none
   /// Emulates a slower disk; null: reads take their natural time.
@@ -135,6 +138,11 @@ MILLRACE_EXPORT std::uint64_t batches_per_epoch(const LoaderOptions& options,
 /// or an epoch, if the sampler's options do not fit, or if the largest image that max_pixels allows
 /// takes more than max_bytes. The constructor of Loader makes the same checks.
 MILLRACE_EXPORT void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
+
+/// Throws UsageError if the data set has objects that an op of `transform` cannot take along, or if
+/// the flip pairs do not fit its key points. The constructor of Loader makes the same checks.
+MILLRACE_EXPORT void check_targets(const LoaderOptions& options, const Reader& reader,
+                                   const Transform& transform);
 
 /// Totals of one stage, summed over all workers. Times are in seconds.
 struct StageTotals {
@@ -196,6 +204,13 @@ class MILLRACE_EXPORT Batch {
   /// Returns count() indices in the data set, one for each sample. With on_error=replace it is the
   /// index of the sample that took the place; in LoaderMode synthetic it is 0.
   const std::uint64_t* samples() const;
+  /// Returns count() maps of nine numbers each, row by row: W with x_out = W x_in in homogeneous
+  /// coordinates at pixel centres, of the upright image and of the sample. NaN where no such map
+  /// exists. Null unless LoaderOptions::warps is set.
+  const float* warps() const;
+  /// Returns what is left of the objects in the samples. Of its offsets, the first count() + 1
+  /// count; there is only one if the reader has no annotations.
+  const Objects& objects() const;
   /// Returns the number of samples present. It is less than a full batch after on_error=skip and at
   /// the end of an epoch. With several ranks it may be 0: every rank gets every batch, even if its
   /// slice is empty.

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/annotations.h"
 #include "millrace/buffer.h"
 #include "millrace/export.h"
 #include "millrace/image.h"
@@ -115,6 +116,9 @@ class Reader {
   /// Returns the targets of all samples, valid as long as the reader; null if the data set has
   /// none.
   virtual const Targets* targets() const { return nullptr; }
+  /// Returns the objects in all images, valid as long as the reader; null if the data set marks
+  /// none.
+  virtual const Annotations* annotations() const { return nullptr; }
   /// Returns the counters of data.cache=cold so far; zero with other caches.
   virtual ColdCounts cold() const { return {}; }
 

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "millrace/image.h"
 
@@ -75,6 +77,12 @@ class WholeImage final : public PixelSource {
   ImageView image_;
 };
 
+/// The warps that a transform applied to one sample, in order, by which targets follow its pixels.
+struct Trail {
+  std::vector<millrace_warp> warps;
+  bool lost = false;  ///< an op moved pixels as no homography does, or in an unknown way
+};
+
 /// Neighbouring samples of a batch, or of a rank's slice of it, that Transform::mix() changes in
 /// place.
 struct Neighbours {
@@ -108,6 +116,15 @@ class Transform {
   /// this image another size than output()'s.
   virtual void run(const SampleKey& key, PixelSource& source, std::byte* out,
                    Scratch& scratch) const = 0;
+  /// Makes the same sample as run(), and leaves in `trail` where its pixels went.
+  virtual void run_tracked(const SampleKey& key, PixelSource& source, std::byte* out,
+                           Scratch& scratch, Trail& trail) const {
+    run(key, source, out, scratch);
+    trail.warps.clear();
+    trail.lost = true;
+  }
+  /// Returns the name of an op whose trails may be lost, or "" if there is none.
+  virtual std::string untracked_op() const { return "the transform"; }
 
   /// Returns the number of classes of the label probabilities that mix() changes, or 0 if labels
   /// stay integers.

@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <new>
 #include <utility>
 
 #include "base/rng.h"
+#include "pipeline/targets/object_list.h"
 
 namespace millrace::pipeline {
 
@@ -107,7 +109,7 @@ void KeptMemory::release(void* memory, std::size_t size) noexcept {
 }
 
 void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
-                            std::size_t bytes, std::size_t row) {
+                            std::size_t bytes, std::size_t row, bool tracked) {
   sample_bytes = bytes;
   classes = row;
   const auto aligned = [](std::size_t size) { return (size + 63) / 64 * 64; };
@@ -119,6 +121,7 @@ void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t
   labels = {reinterpret_cast<std::int64_t*>(samples + labels_at), count};
   probabilities = {reinterpret_cast<float*>(samples + rows_at), count * classes};
   indices.assign(count, 0);
+  if (tracked) warps.assign(9 * count, std::numeric_limits<float>::quiet_NaN());
 }
 
 bool ReadyEvent::spin(const std::atomic<std::uint32_t>& ready) {
@@ -206,6 +209,7 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
   const auto row = static_cast<std::size_t>(transform.soft_classes());
   for (std::size_t i = 0; row > 0 && i < samples; ++i)
     slot.probabilities[i * row + static_cast<std::size_t>(slot.labels[i])] = 1;
+  slot.objects.offsets.assign(samples + 1, 0);
   slot.kept = static_cast<std::int64_t>(samples);
 }
 
@@ -220,21 +224,26 @@ void swap_memory(BatchContents& a, BatchContents& b) {
   std::swap(a.labels, b.labels);
   std::swap(a.probabilities, b.probabilities);
   a.indices.swap(b.indices);
+  a.warps.swap(b.warps);
+  std::swap(a.objects, b.objects);
 }
 
 void copy_memory(const BatchContents& from, BatchContents& to) {
   std::memcpy(to.memory.data(), from.memory.data(), to.memory.size());
   to.indices = from.indices;
+  to.warps = from.warps;
+  to.objects = from.objects;
 }
 
 }  // namespace
 
 BatchPool::BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, std::size_t count,
-                     std::size_t bytes, std::size_t row, std::size_t most)
+                     std::size_t bytes, std::size_t row, bool tracked, std::size_t most)
     : from_(std::move(from)),
       samples_(count),
       sample_bytes_(bytes),
       classes_(row),
+      tracked_(tracked),
       most_(most),
       waiting_(slots) {
   unused_.reserve(slots + most_);
@@ -245,7 +254,7 @@ BatchPool::BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, std::s
 
 std::unique_ptr<BatchContents> BatchPool::make() const {
   auto contents = std::make_unique<BatchContents>();
-  contents->reserve(from_, samples_, sample_bytes_, classes_);
+  contents->reserve(from_, samples_, sample_bytes_, classes_, tracked_);
   return contents;
 }
 
@@ -253,6 +262,7 @@ void BatchPool::lend(BatchContents& slot) noexcept {
   const std::lock_guard lock(mutex_);
   if (slot.has_memory()) return;  // another worker was first
   swap_memory(slot, *unused_.back());
+  clear(slot.objects);
   --waiting_;
   empty_.push_back(std::move(unused_.back()));
   unused_.pop_back();

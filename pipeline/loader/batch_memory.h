@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "measure/batch_history.h"
+#include "millrace/annotations.h"
 #include "millrace/buffer.h"
 #include "millrace/reader.h"
 #include "millrace/transform.h"
@@ -163,9 +164,10 @@ struct Failed {
 
 /// A batch and its memory. Batch::detach() takes it out of the slot.
 struct BatchContents {
-  /// Allocates `count` samples of `bytes` each, labels, and rows of `row` probabilities.
+  /// Allocates `count` samples of `bytes` each, labels, rows of `row` probabilities and, if
+  /// `tracked`, warps.
   void reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count, std::size_t bytes,
-               std::size_t row);
+               std::size_t row, bool tracked);
   bool has_memory() const { return samples != nullptr; }
 
   /// Block of the next three, so that a device copies the whole batch the same way.
@@ -174,6 +176,8 @@ struct BatchContents {
   std::span<std::int64_t> labels;
   std::span<float> probabilities;      ///< one row of classes per sample, if ops mix labels
   std::vector<std::uint64_t> indices;  ///< index of each sample in the data set
+  std::vector<float> warps;            ///< nine numbers per sample; empty unless they are asked for
+  Objects objects;                     ///< once finished; its memory is kept from batch to batch
   std::size_t sample_bytes = 0;        ///< remains without memory, as does `classes`
   std::size_t classes = 0;             ///< length of a row of probabilities
   BatchId id;
@@ -191,6 +195,7 @@ struct Slot : BatchContents {
   std::atomic<std::int64_t> missing{0};  ///< samples that no worker has finished yet
   std::atomic<std::uint32_t> ready{0};   ///< 1: finished, and with the consumer until it is freed
   std::atomic<std::uint32_t> freed{1};   ///< orders the consumer's last read before the next write
+  std::vector<Objects> range_objects;    ///< objects of each range, if the data set has any
   std::vector<Fetched> fetched;          ///< one per sample with I/O threads, otherwise empty
   /// Orders the I/O threads' writes before the workers' reads.
   std::atomic<std::uint64_t> fetched_runs{0};
@@ -245,7 +250,7 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   /// Allocates a block for each of `slots` slots through `from`, of the shape of
   /// BatchContents::reserve(). Keeps at most `most` unused blocks beside those.
   BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, std::size_t count,
-            std::size_t bytes, std::size_t row, std::size_t most);
+            std::size_t bytes, std::size_t row, bool tracked, std::size_t most);
 
   /// Gives a slot the block that was returned last, unless it has one.
   void lend(BatchContents& slot) noexcept;
@@ -263,7 +268,9 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   void put(std::unique_ptr<BatchContents> contents) noexcept;
 
   const std::shared_ptr<SlotMemory> from_;
-  const std::size_t samples_, sample_bytes_, classes_, most_;
+  const std::size_t samples_, sample_bytes_, classes_;
+  const bool tracked_;
+  const std::size_t most_;
   std::size_t block_bytes_ = 0;
   std::atomic<std::uint64_t> allocated_{0};
   std::mutex mutex_;

@@ -12,6 +12,7 @@
 #include "millrace/error.h"
 #include "pipeline/loader/loader_core.h"
 #include "pipeline/loader/sampler.h"
+#include "pipeline/targets/flip_pairs.h"
 
 namespace millrace {
 namespace {
@@ -108,6 +109,16 @@ void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
         "raise sampler.samples, or lower loader.batch");
 }
 
+void check_targets(const LoaderOptions& options, const Reader& reader, const Transform& transform) {
+  const Annotations* annotations = reader.annotations();
+  if (annotations == nullptr) return;
+  if (const std::string op = transform.untracked_op(); !op.empty())
+    throw UsageError(fmt::format("{} moves pixels in a way that the boxes of {} cannot follow", op,
+                                 reader.info().path),
+                     fmt::format("leave it out: augment.{}.enabled=false", op));
+  pipeline::check_flip_pairs(options.targets.flip_pairs, annotations->points);
+}
+
 Batch::Batch(std::shared_ptr<pipeline::LoaderCore> core, std::size_t slot)
     : core_(std::move(core)), slot_(slot), contents_(&core_->slot(slot)) {}
 Batch::Batch(Batch&& other) noexcept
@@ -148,6 +159,10 @@ const float* Batch::probabilities() const {
 }
 int Batch::classes() const { return static_cast<int>(contents_->classes); }
 const std::uint64_t* Batch::samples() const { return contents_->indices.data(); }
+const float* Batch::warps() const {
+  return contents_->warps.empty() ? nullptr : contents_->warps.data();
+}
+const Objects& Batch::objects() const { return contents_->objects; }
 std::int64_t Batch::count() const { return contents_->valid; }
 std::int64_t Batch::global_count() const { return contents_->id.global; }
 std::uint32_t Batch::epoch() const { return contents_->id.epoch; }

@@ -12,6 +12,7 @@
 #include "measure/scheduler_wait.h"
 #include "millrace/error.h"
 #include "pipeline/loader/batch_memory.h"
+#include "pipeline/targets/object_list.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -36,6 +37,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
           static_cast<std::size_t>((options_.workers > 0 ? options_.prefetch : 1) + options_.held)),
       workers_(static_cast<std::size_t>(std::max(1, options_.workers))) {
   check_batch(options_, stages_.reader().info());
+  check_targets(options_, stages_.reader(), stages_.transform());
   if (options_.world > 1 && stages_.transform().group() == MILLRACE_WHOLE_BATCH)
     throw UsageError(fmt::format("an op of the chain works on whole batches, which {} ranks would "
                                  "divide",
@@ -60,17 +62,19 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   const auto classes = static_cast<std::size_t>(stages_.transform().soft_classes());
   const bool recycles = options_.mode == LoaderMode::normal;
   pool_ = std::make_shared<BatchPool>(options_.memory, recycles ? slots_.size() : 0, most, sample,
-                                      classes, slots_.size() + 1);
+                                      classes, options_.warps, slots_.size() + 1);
   slot_bytes_ = slots_.size() * pool_->block_bytes();
   for (Slot& slot : slots_) {
     slot.sample_bytes = sample;
     slot.classes = classes;
     if (!recycles) {  // what it holds is handed out again
-      slot.reserve(options_.memory, most, sample, classes);
+      slot.reserve(options_.memory, most, sample, classes, options_.warps);
       slot.backed = true;
       slot_bytes_ += slot.memory.size();
     }
     slot.units.reserve(most);
+    if (const Annotations* annotations = stages_.reader().annotations())
+      slot.range_objects = range_lists(*annotations, most);
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
     // Reserve enough for all but the rare large sample, so that few buffers have to grow.
     const DatasetInfo& info = stages_.reader().info();

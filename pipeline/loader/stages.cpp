@@ -2,6 +2,7 @@
 #include "pipeline/loader/stages.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/mapped_file_guard.h"
@@ -10,6 +11,8 @@
 #include "measure/scheduler_wait.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"
+#include "pipeline/targets/homography.h"
+#include "pipeline/targets/object_list.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -186,6 +189,7 @@ Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Trans
     : reader_(std::move(reader)),
       transform_(std::move(transform)),
       options_(options),
+      annotations_(reader_->annotations()),
       sampler_(options, *reader_),
       memory_(options.max_bytes, static_cast<std::size_t>(std::max(1, options.workers))) {}
 
@@ -238,8 +242,8 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
   {
     Recorder recorder(worker, slot.units[run.unit], options_.record);
     const DatasetInfo& info = reader_->info();
-    bool each =
-        info.encoded || !info.in_place || !slot.fetched.empty() || base::mapped_faults() != 0;
+    bool each = info.encoded || !info.in_place || !slot.fetched.empty() ||
+                base::mapped_faults() != 0 || is_tracked();
     if (!each) {
       const bool done = work_in_place(run, slot, worker, recorder, stop);
       // A sample failed or a file was truncated: process samples one by one to find and handle it.
@@ -294,8 +298,12 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
 void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
                        const std::atomic<bool>& stop) {
   const EpochOrder order = sampler_.order(slot.id.epoch);
-  for (std::int64_t place = run.first; place < run.first + run.count; ++place)
+  Objects* const objects = annotations_ != nullptr ? &slot.range_objects[run.unit] : nullptr;
+  if (objects != nullptr) clear(*objects);
+  for (std::int64_t place = run.first; place < run.first + run.count; ++place) {
     one_place(order, place, slot, worker, recorder, stop);
+    if (objects != nullptr) end_sample(*objects);
+  }
 }
 
 /// Fills one position of a batch with its sample or, if that fails, with what on_error says.
@@ -355,6 +363,11 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
                        Worker& worker, Recorder& recorder) {
   const SampleKey key = key_of(slot, place, index);
   std::byte* out = place_of(slot, place);
+  const auto run = [&](PixelSource& image) {
+    if (!is_tracked()) return transform_->run(key, image, out, *worker.transform);
+    transform_->run_tracked(key, image, out, *worker.transform, worker.trail);
+    track(index, place, image.size(), slot, worker);
+  };
   if (reader_->info().encoded) {
     const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;
     recorder.end(measure::Stage::decode, 0, 0);
@@ -365,12 +378,26 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
                       {slot.id.ordinal, place}, worker);
     if (!claim.granted()) return;
     Decoding image(worker.decode, channels, recorder);
-    transform_->run(key, image, out, *worker.transform);
+    run(image);
   } else {
     WholeImage image(view_of(reader_->info(), sample));
-    transform_->run(key, image, out, *worker.transform);
+    run(image);
   }
   recorder.end(measure::Stage::augment, 1, transform_->output().bytes());
+}
+
+/// Notes the warps of a sample, and moves its objects along its trail.
+void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& slot,
+                   Worker& worker) const {
+  if (options_.warps) {
+    const std::array<float, 9> map = centre_map(worker.trail);
+    std::copy(map.begin(), map.end(), slot.warps.begin() + 9 * place);
+  }
+  if (annotations_ == nullptr) return;
+  Objects& objects = slot.range_objects[static_cast<std::size_t>(place / slot.grain)];
+  drop_open(objects);  // of an attempt that failed
+  worker.tracker.track(*annotations_, options_.targets, index, image, worker.trail,
+                       transform_->output().size, objects);
 }
 
 void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error) {
@@ -429,11 +456,29 @@ void Stages::mix(Slot& slot, Worker& worker) const {
                   {place_of(slot, 0), rows, count, slot.failed}, *worker.transform);
 }
 
+/// Puts the objects of all ranges into the batch, without those of failed samples.
+void Stages::join_objects(Slot& slot) const {
+  slot.objects.points = annotations_->points;
+  clear(slot.objects);
+  auto failed = slot.failed.begin();
+  std::int64_t place = 0;
+  for (std::size_t unit = 0; unit < slot.units.size(); ++unit) {
+    const Objects& range = slot.range_objects[unit];
+    for (std::size_t i = 0; i + 1 < range.offsets.size(); ++i, ++place) {
+      if (failed != slot.failed.end() && *failed == place)
+        ++failed;
+      else
+        append_sample(range, i, slot.objects);
+    }
+  }
+}
+
 void Stages::finish(Slot& slot, Worker& worker) const {
   slot.valid = slot.id.count;
   std::sort(slot.failed.begin(), slot.failed.end());
   const auto classes = static_cast<std::size_t>(transform_->soft_classes());
   if (classes > 0 && slot.error == nullptr) mix(slot, worker);
+  if (annotations_ != nullptr) join_objects(slot);
   if (slot.failed.empty()) return;
   const std::size_t bytes = transform_->output().bytes();
   std::uint8_t* memory = slot.samples;
@@ -449,6 +494,7 @@ void Stages::finish(Slot& slot, Worker& worker) const {
       std::memcpy(memory + kept * bytes, memory + place * bytes, bytes);
       slot.labels[kept] = slot.labels[place];
       slot.indices[kept] = slot.indices[place];
+      if (options_.warps) std::copy_n(&slot.warps[9 * place], 9, &slot.warps[9 * kept]);
       std::copy_n(slot.probabilities.begin() + static_cast<std::ptrdiff_t>(place * classes),
                   classes,
                   slot.probabilities.begin() + static_cast<std::ptrdiff_t>(kept * classes));

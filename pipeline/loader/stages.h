@@ -14,6 +14,7 @@
 #include "pipeline/loader/batch_memory.h"
 #include "pipeline/loader/sampler.h"
 #include "pipeline/readers/storage.h"
+#include "pipeline/targets/object_tracker.h"
 
 namespace millrace::pipeline {
 
@@ -64,6 +65,8 @@ struct alignas(64) Worker {
   std::unique_ptr<Transform::Scratch> transform;
   std::vector<Sample> samples;  ///< samples of a range, borrowed (pixels in place)
   std::vector<std::uint64_t> indices;
+  Trail trail;  ///< of the last sample, if samples are tracked
+  ObjectTracker tracker;
 
   std::atomic<bool> leased{false};
   StageRecord records[measure::kStageCount];
@@ -84,7 +87,8 @@ class Stages {
   void work(const SampleRange& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop);
   /// Keeps the error of the earliest position, for next() to throw.
   static void note_error(Slot& slot, std::int64_t place, std::exception_ptr error);
-  /// Mixes labels if an op does, then closes the gaps left by failed samples and counts the rest.
+  /// Mixes labels if an op does, joins the ranges' objects, then closes the gaps left by failed
+  /// samples and counts the rest.
   void finish(Slot& slot, Worker& worker) const;
   /// Reports the failed samples, in the batch's order.
   void report(Slot& slot);
@@ -116,8 +120,12 @@ class Stages {
   void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
                  Worker& worker, Recorder& recorder);
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error);
+  void track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker) const;
+  void join_objects(Slot& slot) const;
   void mix(Slot& slot, Worker& worker) const;
   void leave_out(std::int64_t place, Slot& slot);
+  /// Returns whether it is noted where samples' pixels go.
+  bool is_tracked() const { return options_.warps || annotations_ != nullptr; }
   std::byte* place_of(Slot& slot, std::int64_t place) const;
   SampleKey key_of(const Slot& slot, std::int64_t place, std::uint64_t index) const {
     return sampler_.key(slot.id.epoch, slot.id.first + static_cast<std::uint64_t>(place), index);
@@ -126,6 +134,7 @@ class Stages {
   std::shared_ptr<const Reader> reader_;
   std::shared_ptr<const Transform> transform_;
   const LoaderOptions& options_;
+  const Annotations* const annotations_;  ///< of the reader; null if it has none
   const Sampler sampler_;
   MemoryBudget memory_;
   std::atomic<std::uint64_t> failed_{0};

@@ -94,6 +94,7 @@ class RamReader final : public Reader {
     if (entries_[index].state.load(std::memory_order_relaxed) != State::held) inner_->expect(index);
   }
   const Targets* targets() const override { return inner_->targets(); }
+  const Annotations* annotations() const override { return inner_->annotations(); }
   ColdCounts cold() const override { return inner_->cold(); }
 
  private:
@@ -228,6 +229,7 @@ class ColdReader final : public Reader {
     return inner_->locate(index, location);
   }
   const Targets* targets() const override { return inner_->targets(); }
+  const Annotations* annotations() const override { return inner_->annotations(); }
   ColdCounts cold() const override { return {proven_.load(), resident_.load()}; }
 
  private:

@@ -120,6 +120,7 @@ class SubsetReader final : public Reader {
     for (const std::uint64_t index : indices_) fingerprint.add(index);
     info_.fingerprint = fingerprint.value();
     if (const Targets* all = whole_->targets()) targets_ = chosen_from(*all);
+    if (const Annotations* all = whole_->annotations()) annotations_ = chosen_from(*all);
   }
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
@@ -133,9 +134,31 @@ class SubsetReader final : public Reader {
   std::uint64_t lookahead() const override { return whole_->lookahead(); }
   void expect(std::uint64_t index) const override { whole_->expect(indices_[index]); }
   const Targets* targets() const override { return targets_ ? &*targets_ : nullptr; }
+  const Annotations* annotations() const override {
+    return annotations_ ? &*annotations_ : nullptr;
+  }
   ColdCounts cold() const override { return whole_->cold(); }
 
  private:
+  Annotations chosen_from(const Annotations& all) const {
+    Annotations chosen;
+    chosen.points = all.points;
+    chosen.relative = all.relative;
+    const auto copy = [](const auto& from, auto& to, std::size_t begin, std::size_t end) {
+      const auto at = [&](std::size_t i) { return from.begin() + static_cast<std::ptrdiff_t>(i); };
+      to.insert(to.end(), at(begin), at(end));
+    };
+    for (const std::uint64_t index : indices_) {
+      const std::size_t begin = all.begin(index), end = all.ends[index];
+      copy(all.boxes, chosen.boxes, begin, end);
+      copy(all.classes, chosen.classes, begin, end);
+      copy(all.key_points, chosen.key_points, begin * all.points, end * all.points);
+      chosen.ends.push_back(chosen.boxes.size());
+      if (!all.relative) chosen.sizes.push_back(all.sizes[index]);
+      chosen.image_ids.push_back(all.image_ids[index]);
+    }
+    return chosen;
+  }
   Targets chosen_from(const Targets& all) const {
     Targets chosen{
         .numeric = all.numeric, .width = all.width, .numbers = {}, .text = {}, .ends = {}};
@@ -154,6 +177,7 @@ class SubsetReader final : public Reader {
   std::unique_ptr<Reader> whole_;
   std::vector<std::uint64_t> indices_;
   std::optional<Targets> targets_;
+  std::optional<Annotations> annotations_;
 };
 
 }  // namespace

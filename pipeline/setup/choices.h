@@ -31,6 +31,12 @@ inline SamplerOptions::Kind sampler_kind_of(const Recipe& recipe) {
                                   {"repeat", Kind::repeat}});
 }
 
+inline BoxFormat box_format_of(const Recipe& recipe) {
+  return recipe::choice_of<BoxFormat>(
+      recipe, "targets.format",
+      {{"xyxy", BoxFormat::xyxy}, {"xywh", BoxFormat::xywh}, {"cxcywh", BoxFormat::cxcywh}});
+}
+
 inline Cache cache_of(const Recipe& recipe) {
   return recipe::choice_of<Cache>(recipe, "data.cache",
                                   {{"os", Cache::os}, {"ram", Cache::ram}, {"cold", Cache::cold}});

@@ -16,6 +16,7 @@
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/url.h"
 #include "pipeline/setup/choices.h"
+#include "pipeline/targets/flip_pairs.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -68,6 +69,16 @@ SamplerOptions sampler_options(const Recipe& recipe) {
   return options;
 }
 
+TargetOptions target_options(const Recipe& recipe) {
+  TargetOptions options;
+  options.format = box_format_of(recipe);
+  options.relative = recipe.boolean("targets.relative");
+  options.min_area = recipe.number("targets.min_area");
+  options.min_visibility = recipe.number("targets.min_visibility");
+  options.flip_pairs = parse_flip_pairs(recipe.text("targets.flip_pairs"));
+  return options;
+}
+
 /// Returns the options of a loader that takes each sample once.
 LoaderOptions plain_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage, int rank,
                             int world) {
@@ -95,6 +106,7 @@ LoaderOptions plain_options(const Recipe& recipe, std::shared_ptr<StorageModel> 
             ? kIoThreads
             : 0;
   if (options.workers == 0) options.io_threads = 0;
+  options.targets = target_options(recipe);
   options.storage = std::move(storage);
   return options;
 }

@@ -160,11 +160,29 @@ std::vector<Param> sampler_keys() {
   };
 }
 
+std::vector<Param> target_keys() {
+  return {
+      Param::choice("targets.format", "xyxy", {"xyxy", "xywh", "cxcywh"},
+                    "numbers of a box: xyxy: left, top, right, bottom; xywh: left, top, width, "
+                    "height; cxcywh: centre, width, height"),
+      Param::boolean("targets.relative", false,
+                     "true: positions are fractions of the image's width and height"),
+      Param::number("targets.min_area", 1, 0, kMax,
+                    "smallest box, after it has been moved and clipped; smaller ones are left out")
+          .in("pixels"),
+      Param::number("targets.min_visibility", 0, 0, 1,
+                    "part of a box's area that must be left after clipping, or it is left out"),
+      Param::text("targets.flip_pairs", "",
+                  "key points that exchange their places in mirrored images, which count from 0: "
+                  "1-2,3-4"),
+  };
+}
+
 }  // namespace
 
 std::vector<Param> pipeline_keys() {
   std::vector<Param> keys = general_keys();
-  for (std::vector<Param> more : {data_keys(), loader_keys(), sampler_keys()})
+  for (std::vector<Param> more : {data_keys(), loader_keys(), sampler_keys(), target_keys()})
     std::ranges::move(more, std::back_inserter(keys));
   return keys;
 }

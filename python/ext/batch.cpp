@@ -85,8 +85,8 @@ nb::object samples(nb::handle self) {
 
 nb::object warps(nb::handle self) {
   const std::shared_ptr<OwnBatch>& own = self_of(self);
-  if (own->warps.empty() && own->batch.count() > 0) return nb::none();
-  return array(self, own, own->warps.data(), {own->batch.count(), 3, 3}, nb::dtype<float>());
+  if (own->batch.warps() == nullptr) return nb::none();
+  return array(self, own, own->batch.warps(), {own->batch.count(), 3, 3}, nb::dtype<float>());
 }
 
 /// Returns the numbers of numeric targets as an array of count x width, or count for plain numbers;

@@ -47,8 +47,7 @@ struct OwnBatch {
       : batch(std::move(own)), source(std::move(of)), numpy(arrays) {}
   Batch batch;
   std::shared_ptr<const Source> source;
-  bool numpy = false;          ///< hands out numpy.ndarray in place of torch.Tensor
-  std::vector<float> warps{};  ///< nine per sample, if they were asked for
+  bool numpy = false;  ///< hands out numpy.ndarray in place of torch.Tensor
 };
 
 /// A batch as Python holds it: pymillrace._core.Batch.

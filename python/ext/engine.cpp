@@ -54,10 +54,12 @@ bool matters(std::string_view key) {
          std::find(std::begin(kAll), std::end(kAll), key) != std::end(kAll);
 }
 
-/// Returns whether a key says how samples are drawn. Keys at their defaults are left out of an
-/// identity, so that those of older versions hold; weights are identified by their values.
-bool changes_sampler(const Param& key) {
-  return key.name.starts_with("sampler.") && key.name != "sampler.weights";
+/// Returns whether a key says how samples are drawn, or which of their objects are handed out. Keys
+/// at their defaults are left out of an identity, so that those of older versions hold; weights are
+/// identified by their values.
+bool changes_samples(const Param& key) {
+  return (key.name.starts_with("sampler.") && key.name != "sampler.weights") ||
+         key.name.starts_with("targets.");
 }
 
 /// Counts the forks behind this process. It is read for every batch, and getpid() is a system call.
@@ -164,9 +166,9 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   } else {
     open(world);
   }
-  if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
   options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank, world);
   if (weights != nullptr) options_.sampler.weights = std::move(weights);
+  options_.warps = warps;
   // One thread holds the GIL while it fetches, ahead of the workers.
   if (samples_ != nullptr && samples_->images == nullptr && options_.workers > 0 &&
       recipe_.integer("loader.io_threads") < 0)
@@ -181,6 +183,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
     if (failures_.size() < kMaxFailures) failures_.push_back(failure);
   };
   check_batch(options_, dataset());
+  check_targets(options_, *source_->reader, *plan_);
   all_batches_ = batches_ = batches_per_epoch(options_, dataset().count);
   const auto rest = static_cast<std::int64_t>(epoch_samples(options_, dataset().count)) -
                     static_cast<std::int64_t>(all_batches_ - 1) * options_.batch;
@@ -247,10 +250,7 @@ void Engine::start(std::uint64_t ordinal) {
   seen_interrupts_ = interrupts_->wait_for_release();
   LoaderOptions options = options_;
   options.first_batch = ordinal;
-  std::shared_ptr<const Transform> transform = plan_;
-  if (warps_ != nullptr) transform = warps_;
-  loader_ = with_memory(
-      [&] { return std::make_unique<Loader>(source_->reader, std::move(transform), options); });
+  loader_ = with_memory([&] { return std::make_unique<Loader>(source_->reader, plan_, options); });
   at_ = ordinal;
 }
 
@@ -324,13 +324,7 @@ std::shared_ptr<OwnBatch> Engine::next(bool numpy) {
   Batch batch;
   while (!(batch = take())) start(at_);
   with_memory([&] { batch.detach(); });
-  auto own = std::make_shared<OwnBatch>(std::move(batch), source_, numpy);
-  if (warps_ != nullptr) {
-    const auto count = static_cast<std::size_t>(own->batch.count());
-    own->warps.resize(9 * count);
-    warps_->take(own->batch.epoch(), own->batch.samples(), count, own->warps.data());
-  }
-  return own;
+  return std::make_shared<OwnBatch>(std::move(batch), source_, numpy);
 }
 
 void Engine::close() {
@@ -347,12 +341,9 @@ void Engine::stop(bool all) {
   extra_blocks_ += loader_->stats().extra_blocks;
   failed_ += loader_->stats().failed;
   const auto begin = std::chrono::steady_clock::now();
-  {
-    const Interrupts::Hold hold(*interrupts_);  // ends reads that wait for a server
-    loader_.reset();
-    if (all && remote_) std::this_thread::sleep_until(begin + kHold);
-  }
-  if (warps_ != nullptr) warps_->clear();
+  const Interrupts::Hold hold(*interrupts_);  // ends reads that wait for a server
+  loader_.reset();
+  if (all && remote_) std::this_thread::sleep_until(begin + kHold);
 }
 
 std::string Engine::sample_name(std::uint64_t index) const {
@@ -376,7 +367,7 @@ std::string Engine::identity() const {
   std::string text =
       fmt::format("{}\n{:016x}\n{}\n", dataset().count, dataset().fingerprint, options_.batch);
   for (const Param& param : recipe_keys())
-    if (matters(param.name) || (changes_sampler(param) && recipe_.at(param.name) != param.fallback))
+    if (matters(param.name) || (changes_samples(param) && recipe_.at(param.name) != param.fallback))
       text += param.name + "=" + recipe_.value(param.name) + "\n";
   if (const auto& weights = options_.sampler.weights)
     text +=

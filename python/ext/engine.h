@@ -18,7 +18,6 @@
 #include "python/ext/interrupt.h"
 #include "python/ext/profile.h"
 #include "python/ext/samples.h"
-#include "python/ext/warp_recorder.h"
 
 namespace millrace::python {
 
@@ -86,7 +85,6 @@ class Engine {
   std::uint64_t seen_interrupts_ = 0;  ///< when loader_ began; a later one has ended its reads
   std::shared_ptr<const Source> source_;
   std::shared_ptr<const augment::Plan> plan_;
-  std::shared_ptr<WarpRecorder> warps_;  ///< null unless asked for
   LoaderOptions options_;
   std::uint64_t batches_ = 0;      ///< per epoch, handed out
   std::uint64_t all_batches_ = 0;  ///< per epoch, with a last one that is too short for the ranks

@@ -94,6 +94,19 @@ def test_the_maps_do_not_depend_on_workers_or_position(dots):
         assert np.array_equal(warp, expected[1, int(sample)])
 
 
+def test_each_repeat_of_a_sample_has_the_map_of_its_own_draws(dots):
+    turn = "random_affine{degrees=[-40,40],interpolation=bilinear}"
+    loader = make(dots, turn, sampler=mr.RASampler(3), overrides=["loader.shuffle=none"])
+    seen = 0
+    for batch in loader:
+        for image, sample, warp in zip(batch.images, batch.samples, batch.warps):
+            x, y, _ = warp.astype(np.float64) @ [*dots[1][sample], 1]
+            if 8 < x < WIDTH - 8 and 8 < y < HEIGHT - 8:
+                assert np.hypot(*(landed(image[0])[0] - [x, y])) < 0.5, (sample, warp)
+                seen += 1
+    assert seen > COUNT / 2
+
+
 def test_the_images_do_not_depend_on_warps(dots):
     plain = make(dots, *CHAINS["chain"], warps=False)
     for one, other in zip(plain, make(dots, *CHAINS["chain"])):

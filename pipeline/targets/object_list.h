@@ -1,0 +1,23 @@
+// Builds the objects of a range or a batch, sample by sample.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "millrace/annotations.h"
+
+namespace millrace::pipeline {
+
+/// Returns a list for each range of a batch that is divided into up to `samples` equal ranges. They
+/// have room for twice as many objects as the mean sample has, so that few of them ever grow.
+std::vector<Objects> range_lists(const Annotations& annotations, std::size_t samples);
+/// Forgets all samples and keeps the memory.
+void clear(Objects& objects);
+/// Ends a sample, which has the objects that were appended since the last end.
+void end_sample(Objects& objects);
+/// Drops the objects that no end_sample() has followed.
+void drop_open(Objects& objects);
+/// Appends a sample with the objects of sample `index` of `from`.
+void append_sample(const Objects& from, std::size_t index, Objects& to);
+
+}  // namespace millrace::pipeline

@@ -1,0 +1,111 @@
+// Moves, filters and writes the objects of samples.
+#include "pipeline/targets/object_tracker.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "millrace/error.h"
+
+namespace millrace::pipeline {
+namespace {
+
+bool is_inside(Point at, const Rect& rect) {
+  return at.x >= rect.x0 && at.x < rect.x1 && at.y >= rect.y0 && at.y < rect.y1;
+}
+
+/// Returns whether a map turns the image over, as flips do.
+bool mirrors(const Homography& m) {
+  const double determinant = m[0] * (m[4] * m[8] - m[5] * m[7]) -
+                             m[1] * (m[3] * m[8] - m[5] * m[6]) +
+                             m[2] * (m[3] * m[7] - m[4] * m[6]);
+  return (determinant < 0) != (m[8] < 0);
+}
+
+void add_box(const TrackedBox& box, const TargetOptions& options, Size output, Objects& to) {
+  const double x_unit = options.relative ? output.width : 1;
+  const double y_unit = options.relative ? output.height : 1;
+  const auto add = [&](double x, double y) {
+    to.boxes.push_back(static_cast<float>(x / x_unit));
+    to.boxes.push_back(static_cast<float>(y / y_unit));
+  };
+  if (options.format == BoxFormat::cxcywh)
+    add((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2);
+  else
+    add(box.x0, box.y0);
+  if (options.format == BoxFormat::xyxy)
+    add(box.x1, box.y1);
+  else
+    add(box.x1 - box.x0, box.y1 - box.y0);
+}
+
+}  // namespace
+
+void ObjectTracker::load(const Annotations& annotations, std::uint64_t index, Size image) {
+  const double x_unit = annotations.relative ? image.width : 1;
+  const double y_unit = annotations.relative ? image.height : 1;
+  const std::size_t begin = annotations.begin(index), end = annotations.ends[index];
+  boxes_.clear();
+  points_.clear();
+  mirrored_ = false;
+  for (std::size_t i = begin; i < end; ++i) {
+    const Box& box = annotations.boxes[i];
+    boxes_.push_back({box.x0 * x_unit, box.y0 * y_unit, box.x1 * x_unit, box.y1 * y_unit});
+  }
+  for (std::size_t i = begin * annotations.points; i < end * annotations.points; ++i) {
+    const KeyPoint& point = annotations.key_points[i];
+    points_.push_back({{point.x * x_unit, point.y * y_unit}, point.visibility});
+  }
+}
+
+void ObjectTracker::follow(const millrace_warp& warp) {
+  const Homography map = forward_map(warp);
+  mirrored_ ^= mirrors(map);
+  for (TrackedBox& box : boxes_) box.follow(warp, map);
+  const Rect output{0, 0, warp.output.width, warp.output.height};
+  for (TrackedPoint& point : points_) {
+    const bool shown = is_inside(point.at, warp.window);
+    point.at = moved(map, point.at);
+    if (!shown || !is_inside(point.at, output)) point.visibility = 0;
+  }
+}
+
+void ObjectTracker::add_points(std::size_t object, const TargetOptions& options, Size output,
+                               Objects& to) {
+  TrackedPoint* const points = points_.data() + object * to.points;
+  if (mirrored_)
+    for (const auto& [left, right] : options.flip_pairs) std::swap(points[left], points[right]);
+  for (std::size_t i = 0; i < to.points; ++i) {
+    const bool known = points[i].visibility > 0;
+    const double x = points[i].at.x / (options.relative ? output.width : 1);
+    const double y = points[i].at.y / (options.relative ? output.height : 1);
+    to.key_points.push_back(known ? static_cast<float>(x) : 0);
+    to.key_points.push_back(known ? static_cast<float>(y) : 0);
+    to.key_points.push_back(points[i].visibility);
+  }
+}
+
+void ObjectTracker::track(const Annotations& annotations, const TargetOptions& options,
+                          std::uint64_t index, Size image, const Trail& trail, Size output,
+                          Objects& to) {
+  if (!annotations.relative && !(annotations.sizes[index] == image))
+    throw DataError(
+        fmt::format("its annotations are for an image of {}x{}, and it has {}x{} pixels",
+                    annotations.sizes[index].width, annotations.sizes[index].height, image.width,
+                    image.height),
+        "annotate the image as it is, turned as its EXIF orientation says");
+  load(annotations, index, image);
+  for (const millrace_warp& warp : trail.warps) follow(warp);
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    const TrackedBox& box = boxes_[i];
+    const double area = box.area();
+    // Fails for NaN too, which maps without an inverse give.
+    if (!(area > 0 && area >= options.min_area && box.visible >= options.min_visibility)) continue;
+    add_box(box, options, output, to);
+    to.classes.push_back(annotations.classes[annotations.begin(index) + i]);
+    to.origins.push_back(static_cast<std::int64_t>(i));
+    add_points(i, options, output, to);
+  }
+}
+
+}  // namespace millrace::pipeline
