@@ -12,6 +12,7 @@
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/readers/cifar.h"
+#include "pipeline/readers/coco.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/idx.h"
 #include "pipeline/readers/manifest.h"
@@ -37,12 +38,13 @@ struct Entry {
   const char* help;
 };
 
-constexpr std::array<Entry, 6> kReaders{
+constexpr std::array<Entry, 7> kReaders{
     {{"idx", open_idx, "IDX files, as MNIST comes in; .gz too"},
      {"cifar", open_cifar, "CIFAR-10's and CIFAR-100's binary files"},
      {"folder", open_folder, "image files, a folder a class"},
      {"tar", open_any_tar, "images in tar files, WebDataset's layout or a folder's; shards"},
      {"manifest", open_manifest, "image files that a CSV or JSONL file lists with their labels"},
+     {"coco", open_coco, "images with boxes and key points, as COCO's JSON files list them"},
      {"synthetic", open_synthetic, "images that are made up, for trying a pipeline"}}};
 
 }  // namespace

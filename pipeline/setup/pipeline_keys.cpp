@@ -25,12 +25,12 @@ std::vector<Param> general_keys() {
 std::vector<Param> data_keys() {
   return {
       Param::choice(
-          "data.reader", "idx", {"idx", "cifar", "folder", "tar", "manifest", "synthetic"},
+          "data.reader", "idx", {"idx", "cifar", "folder", "tar", "manifest", "coco", "synthetic"},
           "idx (MNIST's files), cifar (binary), folder (one folder per class), tar (WebDataset "
-          "or an archived folder), manifest (CSV or JSONL), synthetic (generated); plugins.path "
-          "adds more"),
+          "or an archived folder), manifest (CSV or JSONL), coco (boxes and key points), synthetic "
+          "(generated); plugins.path adds more"),
       Param::text("data.path", "",
-                  "folder of the data set; tar and manifest also take a file, tar also "
+                  "folder of the data set; tar, manifest and coco also take a file, tar also "
                   "shard-{000..003}.tar, http://HOST/FOLDER/ and s3://BUCKET/FOLDER/"),
       Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),
       Param::text(

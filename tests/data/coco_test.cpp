@@ -1,0 +1,149 @@
+// Tests COCO's annotation files, and the errors that an entry can have.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "pipeline/readers/coco_json.h"
+#include "pipeline/readers/data_set.h"
+#include "tests/data/support.h"
+#include "tests/data/tar_builder.h"
+
+namespace millrace::pipeline {
+namespace {
+
+using test::bytes_from;
+using test::expect_data_error;
+using test::TempFolder;
+using Json = nlohmann::json;
+
+/// Returns a set of two images, of which the second comes first by its id, and two categories.
+Json small() {
+  return Json::parse(R"({
+    "info": {"year": 2017, "more": [[1, 2], {"a": null}]},
+    "images": [{"id": 9, "file_name": "b.jpg", "width": 100, "height": 80},
+               {"id": 4, "file_name": "a.jpg", "width": 60, "height": 50}],
+    "annotations": [
+      {"id": 1, "image_id": 4, "category_id": 3, "bbox": [1, 2, 30, 40], "segmentation": [[1, 2, 3]]},
+      {"id": 2, "image_id": 9, "category_id": 17, "bbox": [90, 70, 20, 20.5], "iscrowd": 0},
+      {"id": 3, "image_id": 9, "category_id": 3, "bbox": [5, 5, 0, 10]},
+      {"id": 4, "image_id": 9, "category_id": 3, "bbox": [200, 5, 10, 10]},
+      {"id": 5, "image_id": 9, "category_id": 3, "bbox": [0, 0, 9, 9], "iscrowd": 1,
+       "segmentation": {"counts": [1, 2], "size": [80, 100]}},
+      {"id": 6, "image_id": 4, "category_id": 17, "bbox": [0, 0, 9, 9]}],
+    "categories": [{"id": 17, "name": "cat"}, {"id": 3, "name": "dog", "keypoints": ["nose"]}]})");
+}
+
+CocoSet parsed(const Json& json) { return parse_coco("a.json", json.dump()); }
+
+TEST(Coco, BoxesGoByImageAndClassesByTheCategorysId) {
+  const CocoSet set = parsed(small());
+  EXPECT_EQ(set.files, (std::vector<std::string>{"b.jpg", "a.jpg"}));
+  EXPECT_EQ(set.classes, (std::vector<std::string>{"dog", "cat"}));
+  EXPECT_EQ(set.annotations.ends, (std::vector<std::uint64_t>{1, 3}));
+  EXPECT_EQ(set.annotations.classes, (std::vector<std::int64_t>{1, 0, 1}));
+  EXPECT_EQ(set.annotations.image_ids, (std::vector<std::int64_t>{9, 4}));
+  const Box& clipped = set.annotations.boxes[0];
+  EXPECT_EQ(clipped.x1, 100);
+  EXPECT_EQ(clipped.y1, 80);
+  EXPECT_EQ(set.annotations.boxes[1].y1, 42);
+  EXPECT_EQ(set.empty_boxes, 2u) << "one without area, one outside of its image";
+}
+
+TEST(Coco, KeyPointsBelongToTheirObjects) {
+  Json json = small();
+  json["annotations"][5]["keypoints"] = {1, 2, 2, 3, 4, 1};
+  const Annotations all = parsed(json).annotations;
+  ASSERT_EQ(all.points, 2u);
+  ASSERT_EQ(all.key_points.size(), 6u);
+  EXPECT_EQ(all.key_points[0].visibility, 0) << "an object without key points";
+  EXPECT_EQ(all.key_points[4].x, 1);
+  EXPECT_EQ(all.key_points[5].visibility, 1);
+}
+
+TEST(Coco, BadFilesAndEntries) {
+  const auto refused = [](const std::string& text, std::initializer_list<std::string> parts) {
+    expect_data_error(parts, [&] { parse_coco("a.json", text); });
+  };
+  const std::string sound = small().dump();
+  refused(sound.substr(0, sound.size() / 2), {"a.json: damaged JSON at byte"});
+  refused("", {"damaged JSON"});
+  refused("[]", {"a.json: no JSON object"});
+  refused("{}", {"no list \"images\""});
+  refused(R"({"images": 3, "annotations": [], "categories": []})", {"images is no list"});
+  refused(R"({"images": {"a": 1}, "annotations": [], "categories": []})", {"images is no list"});
+  refused(R"({"images": [3], "annotations": [], "categories": []})", {"images[0]: no object"});
+  refused(R"({"images": [{"id": 1, "width": NaN}], "annotations": [], "categories": []})",
+          {"damaged JSON at byte 32"});
+
+  refused(R"({"images": [{"id": 1, "width": 1e999}]})", {"damaged JSON: a number"});
+
+  const auto with = [&](const char* path, const Json& value,
+                        std::initializer_list<std::string> parts) {
+    Json json = small();
+    json[Json::json_pointer(path)] = value;
+    refused(json.dump(), parts);
+  };
+  with("/images/1/id", "4", {"images[1]: id is no whole number"});
+  with("/images/1/id", 9, {"image 9 comes twice"});
+  with("/images/0/width", 0, {"images[0]: an image of 0x80 pixels"});
+  with("/images/0/file_name", "", {"images[0]: file_name is empty"});
+  with("/images/0/file_name", 7, {"images[0]: file_name is no text"});
+  with("/annotations/1/bbox", {1, 2, 3}, {"annotations[1]: bbox is not left, top"});
+  with("/annotations/1/bbox", {1, 2, 3, "4"}, {"annotations[1]: bbox is no list of numbers"});
+  with("/annotations/1/bbox", {1, 2, 3, 1e300}, {"annotations[1]: bbox is no list of numbers"});
+  with("/annotations/1/bbox", {1, 2, -3, 4}, {"annotations[1]: a box of -3 x 4"});
+  with("/annotations/1/image_id", 5, {"annotations[1]: no image 5"});
+  with("/annotations/1/category_id", 4, {"annotations[1]: no category 4"});
+  with("/annotations/1/keypoints", {1, 2}, {"annotations[1]: 2 numbers as keypoints"});
+  with("/annotations/1/keypoints", {1, 2, 7}, {"annotations[1]: a visibility of 7"});
+  with("/categories/1/id", 17, {"categories[1]: category 17 comes twice"});
+
+  Json crowded = small();
+  for (std::size_t i = 0; i <= kMostObjects; ++i)
+    crowded["annotations"].push_back(
+        {{"id", i}, {"image_id", 4}, {"category_id", 3}, {"bbox", {1, 1, 2, 2}}});
+  refused(crowded.dump(), {"image 'a.jpg' has 65539 objects, more than 65536"});
+}
+
+TEST(Coco, FilesAreFoundInEveryLayout) {
+  const struct {
+    std::string annotations, images, path;
+  } layouts[] = {{"annotations/instances_train2017.json", "train2017/", ""},
+                 {"annotations/instances_train.json", "images/train/", ""},
+                 {"train/_annotations.coco.json", "train/", ""},
+                 {"some/where.json", "some/images/", "some/where.json"}};
+  for (const auto& layout : layouts) {
+    const TempFolder folder;
+    folder.write(layout.annotations, bytes_from(small().dump()));
+    for (const char* name : {"a.jpg", "b.jpg"})
+      folder.write(layout.images + name, bytes_from(name));
+    const auto reader = open_reader({"coco", folder.path(layout.path), "train", 0});
+    ASSERT_EQ(reader->info().count, 2u) << layout.annotations;
+    Buffer scratch;
+    const Sample sample = reader->read(1, scratch);
+    EXPECT_EQ(std::string(sample.bytes.begin(), sample.bytes.end()), "a.jpg");
+    EXPECT_EQ(reader->annotations()->boxes.size(), 3u);
+    EXPECT_THROW(open_reader({"coco", folder.path(layout.path), "test", 0}), MissingSplit);
+  }
+}
+
+TEST(Coco, BoxesChangeTheFingerprintAndStayWithTheSamplesOfASubset) {
+  const TempFolder folder;
+  Json json = small();
+  const auto open = [&] {
+    const std::string file = folder.write("a.json", bytes_from(json.dump()));
+    DataOptions options{"coco", file, "train", 0};
+    options.listed = folder.write("list.txt", bytes_from("1\n"));
+    return open_reader(options);
+  };
+  const auto reader = open();
+  const Annotations& left = *reader->annotations();
+  EXPECT_EQ(left.ends, std::vector<std::uint64_t>{2});
+  EXPECT_EQ(left.classes, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(left.image_ids, std::vector<std::int64_t>{4});
+  json["annotations"][0]["bbox"][0] = 2;
+  EXPECT_NE(open()->info().fingerprint, reader->info().fingerprint);
+}
+
+}  // namespace
+}  // namespace millrace::pipeline
