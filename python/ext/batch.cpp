@@ -89,6 +89,36 @@ nb::object warps(nb::handle self) {
   return array(self, own, own->batch.warps(), {own->batch.count(), 3, 3}, nb::dtype<float>());
 }
 
+/// Returns the boxes, their offsets by sample, class ids, places among the annotations of their
+/// sample, and key points (None if there are none); None if the data set marks no objects.
+nb::object objects(nb::handle self) {
+  const std::shared_ptr<OwnBatch>& own = self_of(self);
+  const Annotations* annotations = own->source->reader->annotations();
+  if (annotations == nullptr) return nb::none();
+  const Objects& all = own->batch.objects();
+  const std::int64_t samples = own->batch.count();
+  const std::int64_t count = all.offsets[static_cast<std::size_t>(samples)];
+  const auto points = static_cast<std::int64_t>(annotations->points);
+  const auto whole = nb::dtype<std::int64_t>();
+  return nb::make_tuple(array(self, own, all.boxes.data(), {count, 4}, nb::dtype<float>()),
+                        array(self, own, all.offsets.data(), {samples + 1}, whole),
+                        array(self, own, all.classes.data(), {count}, whole),
+                        array(self, own, all.origins.data(), {count}, whole),
+                        points == 0 ? nb::object(nb::none())
+                                    : array(self, own, all.key_points.data(), {count, points, 3},
+                                            nb::dtype<float>()));
+}
+
+/// Returns the data set's own number of each sample's image. Call it with annotations only.
+std::vector<std::int64_t> image_ids(const RawBatch& raw) {
+  const OwnBatch& own = *raw.own;
+  const Annotations* annotations = own.source->reader->annotations();
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; annotations != nullptr && i < own.batch.count(); ++i)
+    ids.push_back(annotations->image_ids[own.batch.samples()[i]]);
+  return ids;
+}
+
 /// Returns the numbers of numeric targets as an array of count x width, or count for plain numbers;
 /// JSON texts as a list; None if the data set has no targets.
 nb::object targets(nb::handle self) {
@@ -155,6 +185,8 @@ void bind_batch(nb::module_& module) {
       .def("samples", &samples)
       .def("warps", &warps)
       .def("targets", &targets)
+      .def("objects", &objects)
+      .def("image_ids", &image_ids)
       .def("names", &names, nb::call_guard<ReleasedGil>())
       .def_prop_ro("count", [](const RawBatch& raw) { return raw.own->batch.count(); })
       .def_prop_ro("epoch", [](const RawBatch& raw) { return raw.own->batch.epoch(); })

@@ -13,10 +13,10 @@ from . import _exit
 # C++. Modules are imported on first use. tools/python_classes.py writes __init__.pyi from this.
 _HOMES = {
     "augmentations": ("Augmentation", "augmentation"),
-    "batch": ("Batch",),
+    "batch": ("Batch", "Boxes"),
     "errors": ("DataError", "DeviceError", "Error", "RunError", "UsageError"),
     "loader": ("Dataset", "Failure", "Loader", "StepCost"),
-    "recipes": ("Cifar", "Folder", "Grayscale", "IMAGENET", "Idx", "Manifest", "Normalize", "Tar"),
+    "recipes": ("Cifar", "Coco", "Folder", "Grayscale", "IMAGENET", "Idx", "Manifest", "Normalize", "Tar"),
     "samplers": ("MPerClassSampler", "RASampler", "WeightedRandomSampler"),
     "samples": ("Samples",),
     "translation": ("from_torchvision",),

@@ -5,6 +5,7 @@ from .augmentations import (
 )
 from .batch import (
     Batch as Batch,
+    Boxes as Boxes,
 )
 from .builtin_ops import (
     Affine as Affine,
@@ -58,6 +59,7 @@ from .loader import (
 )
 from .recipes import (
     Cifar as Cifar,
+    Coco as Coco,
     Folder as Folder,
     Grayscale as Grayscale,
     IMAGENET as IMAGENET,
@@ -96,9 +98,11 @@ __all__ = [
     "Augmentation",
     "AutoAugment",
     "Batch",
+    "Boxes",
     "Brightness",
     "CenterCrop",
     "Cifar",
+    "Coco",
     "ColorJitter",
     "Contrast",
     "Crop",

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import UsageError
 
@@ -28,6 +28,9 @@ class Rest:
         self._samples, self._class_ids = _own(raw.samples()), _own(raw.class_ids())
         warps = raw.warps()
         self._warps = None if warps is None else _own(warps)
+        objects = raw.objects()
+        self._objects = None if objects is None else tuple(None if one is None else _own(one) for one in objects)
+        self._image_ids = raw.image_ids()
         self._targets: Any = None
         self._refusal: tuple[str, str] | None = None
         try:
@@ -48,6 +51,12 @@ class Rest:
     def warps(self) -> Any:
         return self._warps
 
+    def objects(self) -> tuple[Any, ...] | None:
+        return self._objects
+
+    def image_ids(self) -> list[int]:
+        return self._image_ids
+
     def targets(self) -> Any:
         if self._refusal is not None:
             raise UsageError(*self._refusal)
@@ -55,6 +64,19 @@ class Rest:
 
     def names(self) -> list[str]:
         return list(self._names) if isinstance(self._names, list) else self._names.of(self._samples.tolist())
+
+
+class Boxes(NamedTuple):
+    """The objects of a batch's samples that are left in their images, sample by sample."""
+
+    values: Any
+    """float32, n x 4, in pixels of the output: targets.format says which four numbers, targets.relative the unit."""
+    offsets: Any
+    """int64, count + 1: sample i has the rows offsets[i] to offsets[i + 1]."""
+    class_ids: Any
+    """int64, n: indices into Dataset.classes."""
+    origins: Any
+    """int64, n: index of each among the annotations of its image, in their order in the file."""
 
 
 class Batch(tuple[Any, ...]):
@@ -109,7 +131,7 @@ class Batch(tuple[Any, ...]):
 
         Positions are pixel centres: (0, 0) is the middle of the first pixel, of the upright input image (after its
         EXIF orientation) and of the output. NaN where no such map exists: after elastic, mixup, cutmix and filters of
-        plugins, and with loader.mode=synthetic or cached. Pixel ops count as moving nothing.
+        plugins, and with loader.mode=synthetic. Pixel ops count as moving nothing.
 
         Raises:
             UsageError: the loader was made without warps=True.
@@ -118,6 +140,46 @@ class Batch(tuple[Any, ...]):
         if warps is None:
             raise UsageError("this loader does not record warps", "make it with warps=True")
         return warps
+
+    @property
+    def boxes(self) -> Boxes:
+        """The boxes that are left after the augmentations, clipped to the output (targets.min_area, min_visibility).
+
+        Raises:
+            UsageError: the data set has no boxes.
+        """
+        return Boxes(*self._objects()[:4])
+
+    @property
+    def key_points(self) -> Any:
+        """x, y and visibility of the boxes' key points, float32, n x points x 3, in the order of the boxes.
+
+        Visibility is 0 for a point that is not labelled or outside of the output, whose x and y are then 0; 1 for a
+        hidden one; 2 for a visible one.
+
+        Raises:
+            UsageError: the data set has no key points.
+        """
+        points = self._objects()[4]
+        if points is None:
+            raise UsageError("this data set has no key points", "read a COCO file whose annotations have keypoints")
+        return points
+
+    @property
+    def has_key_points(self) -> bool:
+        """Whether the data set has key points."""
+        return self._objects()[4] is not None
+
+    @property
+    def image_ids(self) -> list[int]:
+        """The annotation file's own id of each image; empty without boxes."""
+        return self._raw.image_ids()
+
+    def _objects(self) -> tuple[Any, ...]:
+        found = self._raw.objects()
+        if found is None:
+            raise UsageError("this data set has no boxes", "read a COCO set: data.reader=coco")
+        return found
 
     @property
     def targets(self) -> Any:

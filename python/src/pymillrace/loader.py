@@ -18,6 +18,7 @@ from . import _core, _exit, causes, recipes
 from . import device as devices
 from .arguments import flag, shown, whole
 from .batch import Batch, Rest
+from .collates import collate_of
 from .device import Copies, Copy
 from .errors import DataError, RunError, UsageError
 from .installed import installed
@@ -135,6 +136,10 @@ class Loader:
         keys: two names; batches are then dictionaries of images and labels instead of a Batch.
         warps: record Batch.warps, by which boxes, masks and key points can follow the images. With keys, a third name
             takes them.
+        collate: for data sets with boxes, the form of the batches. "torchvision": a list of images, and a list of
+            dictionaries with boxes (left, top, right, bottom in pixels), labels (class ids from 1, as 0 is the
+            background), image_id and, if there are any, keypoints. "ultralytics": a dictionary with img, cls, bboxes
+            (centre, width, height as fractions), batch_idx and keypoints.
         function: called with each batch (with keys, its dictionary) on the thread that iterates; what it returns is
             handed out instead. `function_s` is the time that it takes. What it raises ends the `for`; its batch counts
             as handed out.
@@ -160,6 +165,7 @@ class Loader:
         numpy: bool = False,
         keys: Sequence[str] | None = None,
         warps: bool = False,
+        collate: str | None = None,
         function: Callable[[Any], Any] | None = None,
         device: str | None = None,
         **unknown: NoReturn,
@@ -173,6 +179,9 @@ class Loader:
             raise UsageError(f"function={shown(function)} is not a function", "give one that takes a batch")
         names = _names(keys, warps)
         words = _words(arguments, batch, normalize)
+        self._collate = collate_of(collate, keys)
+        if self._collate is not None:
+            words += self._collate.overrides
         weights = None
         if sampler is not None:
             if not isinstance(sampler, Sampler):
@@ -251,7 +260,7 @@ class Loader:
         token = self._begin()
         engine, numpy = self._engine, self._numpy
         failures: list[_Row] = []
-        shaped = self._keys is not None or self._function is not None
+        shaped = self._keys is not None or self._collate is not None or self._function is not None
         batches = engine.batches
         while self._current is token:
             if self._batch == batches:
@@ -307,10 +316,12 @@ class Loader:
         self._require_turn(token)
 
     def _shape(self, batch: Any) -> Any:
-        """Returns the value that the loop receives: a dictionary with keys=, the result with function=."""
+        """Returns the value that the loop receives: the form that keys= or collate= names, the result of function=."""
         keys = self._keys
         if keys is not None:
             batch = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
+        if self._collate is not None:
+            batch = self._collate.shape(batch)
         if self._function is None:
             return batch
         begin = time.perf_counter()

@@ -50,6 +50,12 @@ class Manifest(Files):
     _reader = "manifest"
 
 
+class Coco(Files):
+    """Images with boxes and key points: a COCO annotation file, or the folder of a COCO set."""
+
+    _reader = "coco"
+
+
 class Idx(Files):
     """MNIST's files."""
 

@@ -1,0 +1,148 @@
+"""Boxes and key points of COCO sets: they follow planted rectangles, and come in the forms that detectors take."""
+import copy
+import json
+import pickle
+
+import numpy as np
+import pymillrace as mr
+import pytest
+import tiny_jpeg
+from conftest import needs_torch
+
+WIDTH, HEIGHT, COUNT = 120, 96, 24
+GEOMETRY = [mr.Resize((192, 240)), mr.HFlip(), mr.RandomCrop((160, 200))]
+
+
+@pytest.fixture(scope="module")
+def coco(tmp_path_factory):
+    """A COCO set of bright rectangles on black, 0 to 2 per image, with a key point at the middle of each left edge."""
+    folder, draw = tmp_path_factory.mktemp("coco"), np.random.default_rng(3)
+    images, annotations = [], []
+    for number in range(COUNT):
+        levels = np.zeros((HEIGHT, WIDTH), np.uint8)
+        for half in range(number % 3):
+            left, top = draw.integers([60 * half + 4, 4], [60 * half + 24, 40])
+            width, height = draw.integers(16, 32), draw.integers(16, 48)
+            levels[top:top + height, left:left + width] = 255
+            box, middle = [int(one) for one in (left, top, width, height)], float(top + height / 2)
+            annotations.append({"image_id": 100 + number, "category_id": 7 + half, "bbox": box,
+                                "keypoints": [box[0], middle, 2, box[0] + box[2], middle, 1]})
+        (folder / f"{number}.jpg").write_bytes(tiny_jpeg.encode(levels))
+        images.append({"id": 100 + number, "file_name": f"{number}.jpg", "width": WIDTH, "height": HEIGHT})
+    categories = [{"id": 7, "name": "left"}, {"id": 8, "name": "right"}]
+    text = json.dumps({"images": images, "annotations": annotations, "categories": categories})
+    (folder / "train.json").write_text(text)
+    return folder
+
+
+def make(coco, *overrides, chain=GEOMETRY, **options):
+    words = ["output.dtype=u8", *overrides]
+    return mr.Loader(mr.Coco(coco / "train.json"), chain, *words, **{"batch": 8, "numpy": True, **options})
+
+
+def test_boxes_follow_planted_rectangles(coco):
+    seen = flipped = 0
+    for batch in make(coco, warps=True):
+        boxes = batch.boxes
+        assert boxes.values.dtype == np.float32 and boxes.offsets.dtype == boxes.class_ids.dtype == np.int64
+        assert len(boxes.offsets) == len(batch.samples) + 1 and boxes.offsets[-1] == len(boxes.values)
+        assert batch.image_ids == [100 + sample for sample in batch.samples]
+        for i, (image, sample) in enumerate(zip(batch.images, batch.samples)):
+            for row in range(boxes.offsets[i], boxes.offsets[i + 1]):
+                left, top, right, bottom = boxes.values[row]
+                inner = image[0, int(top) + 3:int(bottom) - 2, int(left) + 3:int(right) - 2]
+                assert inner.min(initial=255) > 200, (sample, boxes.values[row])
+                x = max(int(left) - 4, 0)
+                assert left < 4 or image[0, int(top + bottom) // 2, x] < 60, "nothing bright is left of the box"
+                first, second = batch.key_points[row]
+                flipped += bool(first[0] > second[0] > 0)
+                seen += 1
+    assert seen > COUNT / 2 and flipped > 0
+
+
+def values_of(loader):
+    return [array.tobytes() for batch in loader for array in (*batch.boxes, batch.key_points, batch.images)]
+
+
+def test_bytes_do_not_depend_on_workers_ranks_or_the_point_of_resumption(coco):
+    expected = values_of(make(coco, "loader.workers=0"))
+    for words in (["loader.workers=1"], ["loader.workers=3", "loader.grain=2", "loader.io_threads=2"]):
+        assert values_of(make(coco, *words)) == expected
+    loader = make(coco)
+    rest = make(coco, "loader.workers=1")
+    next(iter(loader))
+    rest.load_state_dict(loader.state_dict())
+    assert values_of(rest) == expected[len(expected) // 3:]
+    ranks = [make(coco, rank=rank, world_size=2, batch=4) for rank in range(2)]
+    whole = {int(sample): boxes for batch in make(coco) for sample, boxes in rows_of(batch)}
+    parts = {int(sample): boxes for loader in ranks for batch in loader for sample, boxes in rows_of(batch)}
+    assert whole == parts and len(whole) == COUNT
+
+
+def rows_of(batch):
+    """Yields each sample of a batch with its boxes."""
+    values, offsets = batch.boxes.values, batch.boxes.offsets
+    for i, sample in enumerate(batch.samples):
+        yield sample, values[offsets[i]:offsets[i + 1]].tolist()
+
+
+def test_batches_outlive_the_loader_and_can_be_pickled(coco):
+    batch = next(iter(make(coco)))
+    before = [array.copy() for array in (*batch.boxes, batch.key_points)]
+    for other in (batch, copy.deepcopy(batch), pickle.loads(pickle.dumps(batch))):
+        assert all(np.array_equal(a, b) for a, b in zip((*other.boxes, other.key_points), before))
+        assert other.image_ids == batch.image_ids
+
+
+def test_filters_and_formats_are_part_of_a_loaders_identity(coco):
+    loader = make(coco, "targets.format=cxcywh", "targets.relative=true", "targets.min_visibility=0.9")
+    values = np.concatenate([batch.boxes.values for batch in loader])
+    assert 0 < len(values) < COUNT and (0 < values).all() and (values < 1).all()
+    with pytest.raises(mr.UsageError, match="its batches would differ"):
+        loader.load_state_dict(make(coco).state_dict())
+
+
+@needs_torch
+def test_torchvisions_form(coco):
+    import torch
+
+    loader = make(coco, numpy=False, collate="torchvision")
+    for (images, targets), batch in zip(loader, make(coco)):
+        assert len(images) == len(targets) == len(batch.samples)
+        for i, (image, target) in enumerate(zip(images, targets)):
+            rows = slice(*batch.boxes.offsets[i:i + 2])
+            assert torch.equal(image, torch.from_numpy(batch.images[i]))
+            assert target["boxes"].dtype == torch.float32 and target["labels"].dtype == torch.int64
+            assert target["boxes"].tolist() == batch.boxes.values[rows].tolist()
+            assert target["labels"].tolist() == (batch.boxes.class_ids[rows] + 1).tolist()
+            assert target["keypoints"].tolist() == batch.key_points[rows].tolist()
+            assert target["image_id"] == batch.image_ids[i]
+
+
+@pytest.mark.parametrize("numpy", [True, pytest.param(False, marks=needs_torch)])
+def test_ultralytics_form(coco, numpy):
+    for shaped, batch in zip(make(coco, numpy=numpy, collate="ultralytics"), make(coco)):
+        boxes = batch.boxes
+        left, top, right, bottom = boxes.values.T / np.array([200, 160, 200, 160], np.float32)[:, None]
+        expected = np.stack([(left + right) / 2, (top + bottom) / 2, right - left, bottom - top], 1)
+        assert np.allclose(np.asarray(shaped["bboxes"]), expected, atol=1e-6)
+        assert np.asarray(shaped["cls"])[:, 0].tolist() == boxes.class_ids.tolist()
+        index = np.repeat(np.arange(len(batch.samples)), np.diff(boxes.offsets))
+        assert np.asarray(shaped["batch_idx"]).tolist() == index.tolist()
+        assert np.array_equal(np.asarray(shaped["img"]), batch.images)
+
+
+def test_misuse_is_one_clear_line(coco, data):
+    with pytest.raises(mr.UsageError, match="elastic moves pixels in a way that the boxes of .* cannot follow"):
+        make(coco, chain=[mr.ElasticTransform()])
+    with pytest.raises(mr.UsageError, match="cutmix"):
+        make(coco, "augment+=cutmix")
+    with pytest.raises(mr.UsageError, match="collate='coco' is no form of batches .choose one of torchvision"):
+        make(coco, collate="coco")
+    with pytest.raises(mr.UsageError, match="keys="):
+        make(coco, collate="torchvision", keys=("image", "label"))
+    with pytest.raises(mr.UsageError, match="targets.flip_pairs names key point 2, and an object has 2"):
+        make(coco, "targets.flip_pairs=0-2")
+    batch = next(iter(mr.Loader(mr.Folder(data / "photos"), [mr.RandomResizedCrop(16)], batch=4, numpy=True)))
+    with pytest.raises(mr.UsageError, match="no boxes"):
+        batch.boxes
