@@ -8,6 +8,8 @@
 #include <map>
 #include <vector>
 
+#include "millrace/loader.h"
+#include "millrace/plan.h"
 #include "millrace/reader.h"
 #include "tests/data/support.h"
 #include "tools/data/data.h"
@@ -325,6 +327,61 @@ TEST(MakePhotos, FullDiskLeavesNoPartOfAPicture) {
   expect_error(Exit::failed, {".jpg: cannot be written: File too large"},
                [&] { tools::make_photos(photos(folder.path())); });
   EXPECT_TRUE(contents(folder.path()).empty());
+}
+
+// ---- boxes
+
+TEST(MakeBoxes, EachBoxHoldsAShapeThatTouchesItsEdges) {
+  const TempFolder folder;
+  tools::BoxesOptions options{.path = folder.path(), .train = 12, .test = 3, .progress = {}};
+  tools::make_boxes(options);
+  const std::shared_ptr<const Reader> reader = open_reader({"coco", folder.path(), "train", 0});
+  ASSERT_EQ(reader->info().count, 12u);
+  EXPECT_EQ(reader->info().classes, (std::vector<std::string>{"rectangle", "ellipse", "triangle"}));
+  EXPECT_EQ(open_reader({"coco", folder.path(), "test", 0})->info().count, 3u);
+  EXPECT_EQ(tools::detect_reader(folder.path()), "coco");
+
+  LoaderOptions loader_options;
+  loader_options.workers = 0;
+  loader_options.batch = 12;
+  Loader loader(reader, compile_plan({}, {{320, 240}, 3}, {DType::u8, Layout::chw}),
+                loader_options);
+  const Batch batch = loader.next();
+  const Objects& objects = batch.objects();
+  EXPECT_GT(objects.classes.size(), 20u);
+  for (std::size_t i = 0; i < 12; ++i)
+    for (auto row = static_cast<std::size_t>(objects.offsets[i]);
+         row < static_cast<std::size_t>(objects.offsets[i + 1]); ++row) {
+      // Shapes are light on dark. A line of pixels inside each edge meets the shape.
+      const float* const box = &objects.boxes[4 * row];
+      const auto meets = [&](float x0, float y0, float x1, float y1) {
+        for (int y = static_cast<int>(y0); y < static_cast<int>(y1); ++y)
+          for (int x = static_cast<int>(x0); x < static_cast<int>(x1); ++x)
+            if (std::to_integer<int>(
+                    batch.data()[(i * 3 * 240 + static_cast<std::size_t>(y)) * 320 +
+                                 static_cast<std::size_t>(x)]) > 105)
+              return true;
+        return false;
+      };
+      EXPECT_TRUE(meets(box[0], box[1], box[2], box[1] + 2));
+      EXPECT_TRUE(meets(box[0], box[3] - 2, box[2], box[3]));
+      EXPECT_TRUE(meets(box[0], box[1], box[0] + 2, box[3]));
+      EXPECT_TRUE(meets(box[2] - 2, box[1], box[2], box[3]));
+    }
+}
+
+TEST(MakeBoxes, SameBytesForAnyNumberOfThreads) {
+  const TempFolder one, two;
+  tools::BoxesOptions options{
+      .path = one.path(), .train = 5, .test = 2, .threads = 1, .progress = {}};
+  tools::make_boxes(options);
+  options.path = two.path();
+  options.threads = 3;
+  tools::make_boxes(options);
+  EXPECT_EQ(contents(one.path()), contents(two.path()));
+  options.test = 0;
+  expect_error(Exit::usage, {"a training image and a test image"},
+               [&] { tools::make_boxes(options); });
 }
 
 }  // namespace

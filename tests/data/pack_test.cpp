@@ -299,5 +299,15 @@ TEST(Pack, VerifyTakesArchivesAndManifests) {
   EXPECT_EQ(verify(folder.path("nowhere.tar")).problems.size(), 1u);
 }
 
+TEST(Pack, BoxesAreNotLostSilently) {
+  const TempFolder folder;
+  tools::make_boxes({.path = folder.path("boxes"), .train = 2, .test = 1, .progress = {}});
+  tools::PackOptions options;
+  options.source = folder.path("boxes");
+  options.target = folder.path("out");
+  expect_error(Exit::usage, {"has boxes, which archives do not keep"},
+               [&] { tools::pack(options); });
+}
+
 }  // namespace
 }  // namespace millrace::pipeline

@@ -119,6 +119,36 @@ TEST_F(Photos, InspectShowsOpsOnBatchesInPlanAndSheet) {
   }
 }
 
+TEST_F(Photos, InspectDrawsTheBoxesOfASet) {
+  const std::string set = in("boxes").string(), sheet = in("boxes.png").string();
+  ASSERT_TRUE(succeeded(run({"data", "make", "boxes", set, "--train", "6", "--test", "2"})));
+  const auto drawn = [&](const std::string& least) {
+    return run({"inspect", "data.reader=coco", "data.path=" + set, "augment+=hflip", least, "--out",
+                sheet, "--samples", "6", "--json"});
+  };
+  const Result result = drawn("targets.min_area=1");
+  ASSERT_TRUE(succeeded(result));
+  const std::string with_boxes = read_file(sheet);
+  const Json sample = parse_json(result.out)["samples"][0];
+  EXPECT_GE(sample["boxes"].size(), 4u) << sample;
+  EXPECT_EQ(sample["boxes"].size() % 4, 0u) << sample;
+  EXPECT_TRUE(succeeded(drawn("targets.min_area=1000000")));
+  EXPECT_NE(read_file(sheet), with_boxes) << "no box is as large as that";
+  const auto hash = [&](const std::string& targets, const std::string& workers) {
+    const Result bench =
+        run({"bench", "data.reader=coco", "data.path=" + set, "loader.batch=3", "augment+=hflip",
+             targets, "loader.workers=" + workers, "--hash", "--json"});
+    return parse_json(bench.out)["batch_hash"].get<std::string>();
+  };
+  EXPECT_EQ(hash("targets.min_area=1", "0"), hash("targets.min_area=1", "2"));
+  EXPECT_NE(hash("targets.min_area=1", "0"), hash("targets.min_area=1000000", "0"));
+  EXPECT_TRUE(refused(
+      run({"inspect", "data.reader=coco", "data.path=" + set, "augment+=elastic", "--out", sheet}),
+      2, {"elastic", "boxes", "augment.elastic.enabled=false"}));
+  EXPECT_TRUE(refused(run({"train", "imagenet-rrc", "data.reader=coco", "data.path=" + set}), 2,
+                      {"data.reader=coco", "a class for each image"}));
+}
+
 TEST_F(Photos, InspectDrawsAContactSheet) {
   const std::string sheet = in("sheet.png").string();
   const Result result = run(photos("inspect", {"--out", sheet, "--samples", "6", "--json"}));

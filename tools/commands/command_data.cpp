@@ -100,6 +100,18 @@ Exit objects(ObjectsOptions options) {
                      first_use("cifar10-lenet", options.path, options.train));
 }
 
+Exit boxes(BoxesOptions options) {
+  ProgressLine line;
+  const std::int64_t begin = base::Clock::steady_ns();
+  options.progress = progress_to(line, "boxes");
+  make_boxes(options);
+  line.clear();
+  return report_made(
+      "boxes", options.path, options.train, options.test, seconds_since(begin),
+      fmt::format("millrace bench data.reader=coco {}{}", shell_word("data.path=" + options.path),
+                  batch_for(options.train, kDefaultBatch)));
+}
+
 Exit photos(PhotosOptions options) {
   ProgressLine line;
   const std::int64_t begin = base::Clock::steady_ns();
@@ -449,11 +461,13 @@ void add_data(CLI::App& app, Command& chosen) {
   data->footer("Example:\n  millrace data make digits data/digits");
   add_common(*data);
 
-  auto* make = data->add_subcommand("make", "generate a data set: digits, objects or photos");
+  auto* make =
+      data->add_subcommand("make", "generate a data set: boxes, digits, objects or photos");
   make->require_subcommand(0, 1);
   add_common(*make);
   make->footer("Example:\n  millrace data make photos data/photos --count 512");
 
+  add_make(*make, "boxes", "scenes of shapes, with their boxes in COCO's format", boxes, chosen);
   add_make(*make, "digits", "an MNIST-shaped, learnable IDX set", digits, chosen);
   add_make(*make, "objects", "a learnable data set in the format of CIFAR-10", objects, chosen);
   add_make_photos(*make, chosen);

@@ -123,6 +123,7 @@ Exit write_sheet(const InspectArguments& arguments) {
       for (const augment::Trace::Drawn& d : sample.trace.drawn)
         drawn.push_back({{"op", d.op}, {"name", d.name}, {"value", d.value}});
       json["samples"].push_back({{"name", sample.name}, {"label", sample.label}, {"drawn", drawn}});
+      if (!sample.objects.boxes.empty()) json["samples"].back()["boxes"] = sample.objects.boxes;
     }
     print("{}\n", study::to_text(json, 2));
   } else {

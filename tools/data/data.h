@@ -136,6 +136,25 @@ struct PhotosOptions {
 /// Throws RunError for a full disk too.
 void make_photos(const PhotosOptions& options);
 
+// Generated set for detectors: scenes of shapes, with the box of each in COCO's format.
+
+inline constexpr std::array<const char*, 3> kShapeNames{"rectangle", "ellipse", "triangle"};
+
+struct BoxesOptions {
+  std::string path;           ///< folder, created if necessary
+  std::uint32_t train = 512;  ///< number of images
+  std::uint32_t test = 128;
+  std::uint64_t seed = 0;
+  int threads = 0;     ///< 0: one per core
+  bool force = false;  ///< overwrite existing files
+  Progress progress;
+};
+
+/// Writes train/*.jpg, test/*.jpg and annotations/instances_SPLIT.json: images of 320x240 with 1 to
+/// 6 shapes that hide nothing of each other. Keeps an existing file if it is identical; otherwise,
+/// without `force`, throws RunError with the file in the way. Throws RunError for a full disk too.
+void make_boxes(const BoxesOptions& options);
+
 // Makes and checks the indexes of archives.
 
 struct IndexReport {

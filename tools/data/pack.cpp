@@ -71,6 +71,9 @@ std::unique_ptr<Reader> open_source(const PackOptions& options, const std::strin
     throw UsageError(
         fmt::format("{} holds pixels, not encoded images (reader {})", options.source, data.reader),
         "pack takes image folders, archives and manifests");
+  if (reader->annotations() != nullptr)
+    throw UsageError(fmt::format("{} has boxes, which archives do not keep", options.source),
+                     "train from the set as it is: data.reader=coco");
   return reader;
 }
 

@@ -14,6 +14,7 @@
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/decoders/raw_image.h"
 #include "pipeline/readers/cifar.h"
+#include "pipeline/readers/coco.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/idx.h"
@@ -43,10 +44,12 @@ std::string detect_reader(const std::string& path) {
   if (path.ends_with(".tar")) return "tar";
   if (path.ends_with(".csv") || path.ends_with(".jsonl") || path.ends_with(".ndjson"))
     return "manifest";
+  if (path.ends_with(".json")) return "coco";
   for (const char* split : {"train", "test"}) {
     const pipeline::IdxPaths idx = pipeline::find_idx(path, split);
     if (!idx.images.empty() || !idx.labels.empty()) return "idx";
     if (pipeline::find_cifar(path, split).layout != nullptr) return "cifar";
+    if (!pipeline::find_annotations(path, split).empty()) return "coco";
   }
   if (!base::is_folder(path)) return "folder";
   if (!pipeline::find_manifests(path).empty()) return "manifest";
@@ -253,7 +256,7 @@ void add_indexes(const VerifyOptions& options, VerifyReport& report) {
 VerifyReport verify_data(const VerifyOptions& options) {
   VerifyReport report;
   report.kind = detect_reader(options.path);
-  if (report.kind == "tar" || report.kind == "manifest") {
+  if (report.kind == "tar" || report.kind == "manifest" || report.kind == "coco") {
     std::string missing;
     for (const char* split : kSplits) verify_encoded(options, split, report, missing);
     if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});

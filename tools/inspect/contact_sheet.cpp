@@ -62,7 +62,11 @@ Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
       sampler_(options_, *reader_),
       plan_(
           augment::make_plan(recipe_, eval ? recipe_.eval_augment() : recipe_.augment(), *reader_)),
-      scratch_(plan_->make_scratch()) {}
+      scratch_(plan_->make_scratch()) {
+  options_.targets.format = BoxFormat::xyxy;
+  options_.targets.relative = false;
+  check_targets(options_, *reader_, *plan_);
+}
 
 Inspected Inspection::operator()(std::uint64_t place) {
   const Block block = neighbours_of(place);
@@ -118,6 +122,13 @@ std::string Inspection::shares(std::span<const float> probabilities) const {
   return text;
 }
 
+std::string Inspection::classes_of(const Objects& objects) const {
+  std::string text;
+  for (const std::int64_t label : objects.classes)
+    text += (text.empty() ? "" : " + ") + name_of(label);
+  return text.empty() ? "no object" : text;
+}
+
 Inspected Inspection::run(std::uint64_t place, std::int64_t& label) {
   const std::uint64_t index = sampler_.order(epoch_)(place);
   Inspected result;
@@ -129,8 +140,16 @@ Inspected Inspection::run(std::uint64_t place, std::int64_t& label) {
     label = source.label();
     result.label = name_of(label);
     result.pixels.resize(plan_->output().bytes());
+    Trail trail;
     plan_->run(sampler_.key(epoch_, place, index), source,
-               reinterpret_cast<std::byte*>(result.pixels.data()), *scratch_, &result.trace);
+               reinterpret_cast<std::byte*>(result.pixels.data()), *scratch_, &result.trace,
+               &trail);
+    if (const Annotations* annotations = reader_->annotations()) {
+      result.objects.points = annotations->points;
+      tracker_.track(*annotations, options_.targets, index, result.size, trail,
+                     plan_->output().size, result.objects);
+      result.label = classes_of(result.objects);
+    }
   } catch (const DataError& error) {
     throw DataError(result.name + ": " + error.what(), error.hint());
   }
@@ -171,7 +190,7 @@ ContactSheet contact_sheet(Recipe recipe, std::uint32_t epoch, bool eval, std::s
   for (std::size_t i = 0; i < count; ++i) sheet.samples.push_back(inspection(i));
   for (const Inspected& sample : sheet.samples)
     tiles.push_back({sample.pixels.data(), sheet.spec.size.width, sheet.spec.size.height,
-                     sheet.spec.channels, lines_of(sample)});
+                     sheet.spec.channels, lines_of(sample), &sample.objects});
   sheet.png = draw_sheet(tiles, std::min(columns, static_cast<int>(count)));
   return sheet;
 }

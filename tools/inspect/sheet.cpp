@@ -5,6 +5,7 @@
 #include <png.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 
 #include "millrace/error.h"
@@ -77,6 +78,38 @@ void draw_picture(Sheet& sheet, const Tile& tile, int left, int top) {
     }
 }
 
+/// Draws the outlines of boxes, and key points as squares: filled if they are visible.
+void draw_objects(Sheet& sheet, const Tile& tile, int left, int top) {
+  constexpr std::uint8_t kBox[] = {230, 30, 30}, kPoint[] = {30, 200, 60};
+  constexpr int kReach = 2;
+  const int zoom = zoom_of(tile);
+  const auto place = [zoom](float at, int side) {
+    return std::clamp(static_cast<int>(at * static_cast<float>(zoom)), 0, side * zoom - 1);
+  };
+  const auto dot = [&](int x, int y, const std::uint8_t* colour) {
+    if (x < 0 || y < 0 || x >= tile.width * zoom || y >= tile.height * zoom) return;
+    std::copy_n(colour, 3, sheet.at(left + x, top + y));
+  };
+  const std::vector<float>& boxes = tile.objects->boxes;
+  for (std::size_t i = 0; i < boxes.size(); i += 4) {
+    const int x0 = place(boxes[i], tile.width), y0 = place(boxes[i + 1], tile.height);
+    const int x1 = place(boxes[i + 2], tile.width), y1 = place(boxes[i + 3], tile.height);
+    for (int x = x0; x <= x1; ++x)
+      for (const int y : {y0, y1}) dot(x, y, kBox);
+    for (int y = y0; y <= y1; ++y)
+      for (const int x : {x0, x1}) dot(x, y, kBox);
+  }
+  const std::vector<float>& points = tile.objects->key_points;
+  for (std::size_t i = 0; i < points.size(); i += 3) {
+    if (points[i + 2] == 0) continue;
+    const int x = place(points[i], tile.width), y = place(points[i + 1], tile.height);
+    for (int dy = -kReach; dy <= kReach; ++dy)
+      for (int dx = -kReach; dx <= kReach; ++dx)
+        if (points[i + 2] == 2 || std::max(std::abs(dx), std::abs(dy)) == kReach)
+          dot(x + dx, y + dy, kPoint);
+  }
+}
+
 /// Draws text of which at most `width` columns are shown. A character that is not ASCII is one box.
 void draw_text(Sheet& sheet, const std::string& text, int left, int top, int width) {
   constexpr int kStep = kGlyphWidth + 1;
@@ -124,6 +157,7 @@ std::string draw_sheet(std::span<const Tile> tiles, int columns) {
     const int x = kMargin + static_cast<int>(i) % columns * step_x;
     const int y = kMargin + static_cast<int>(i) / columns * step_y;
     draw_picture(sheet, tiles[i], x, y);
+    if (tiles[i].objects != nullptr) draw_objects(sheet, tiles[i], x, y);
     for (std::size_t line = 0; line < tiles[i].lines.size(); ++line)
       draw_text(sheet, tiles[i].lines[line], x,
                 y + height + kLine * (static_cast<int>(line) + 1) - kGlyphHeight, width);

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "augment/plan/plan.h"
+#include "millrace/annotations.h"
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
 #include "pipeline/loader/sampler.h"
+#include "pipeline/targets/object_tracker.h"
 #include "tools/training/setup.h"
 
 namespace millrace::tools {
@@ -21,6 +23,7 @@ struct Tile {
   const std::uint8_t* pixels;  ///< height x width x channels (1 or 3), contiguous
   int width, height, channels;
   std::vector<std::string> lines;
+  const Objects* objects = nullptr;  ///< boxes (xyxy, in pixels) and key points to draw; may be null
 };
 
 /// Returns the bytes of a PNG with `columns` tiles per row. Throws RunError if it cannot be
@@ -36,6 +39,7 @@ struct Inspected {
   Size size;
   augment::Trace trace;
   std::vector<std::uint8_t> pixels;
+  Objects objects{};  ///< what is left of those that the data set marks, as xyxy in pixels
 };
 
 class Inspection {
@@ -65,6 +69,7 @@ class Inspection {
   Block neighbours_of(std::uint64_t place) const;
   std::string name_of(std::int64_t label) const;
   std::string shares(std::span<const float> probabilities) const;
+  std::string classes_of(const Objects& objects) const;
 
   Recipe recipe_;
   std::uint32_t epoch_;
@@ -73,6 +78,7 @@ class Inspection {
   pipeline::Sampler sampler_;
   std::shared_ptr<const augment::Plan> plan_;
   std::unique_ptr<Transform::Scratch> scratch_;
+  pipeline::ObjectTracker tracker_;
 };
 
 /// Shows samples as the model sees them, side by side in one PNG, with the draws that made them.

@@ -38,6 +38,15 @@ void BatchHash::add(const Batch& batch) {
   if (batch.classes() > 0)
     XXH3_64bits_update(state_.get(), batch.probabilities(),
                        count * static_cast<std::size_t>(batch.classes()) * sizeof(float));
+  const Objects& objects = batch.objects();
+  if (objects.offsets.size() == 1) return;  // the data set marks none
+  const auto add = [this](const auto& values, std::size_t size) {
+    XXH3_64bits_update(state_.get(), values.data(), size * sizeof values[0]);
+  };
+  add(objects.offsets, count + 1);
+  add(objects.boxes, objects.boxes.size());
+  add(objects.classes, objects.classes.size());
+  add(objects.key_points, objects.key_points.size());
 }
 
 std::string BatchHash::digest() const {

@@ -1,0 +1,151 @@
+// Scenes of shapes whose boxes are known, in COCO's layout.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/rng.h"
+#include "millrace/error.h"
+#include "tools/data/data.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Colour = std::array<double, 3>;
+
+constexpr Size kScene{320, 240};
+constexpr std::uint32_t kMostShapes = 6;
+constexpr int kQuality = 92;
+
+/// A shape that touches all four edges of its box.
+struct Shape {
+  int label;
+  int left, top, width, height;
+  Colour colour;
+
+  bool covers(int px, int py) const {
+    const double x = 2 * (px + .5 - left) / width - 1, y = 2 * (py + .5 - top) / height - 1;
+    if (std::max(std::abs(x), std::abs(y)) > 1) return false;
+    if (label == 0) return true;
+    return label == 1 ? x * x + y * y <= 1 : std::abs(x) <= (y + 1) / 2 + 1. / width;
+  }
+  bool overlaps(const Shape& other) const {
+    return left < other.left + other.width && other.left < left + width &&
+           top < other.top + other.height && other.top < top + height;
+  }
+};
+
+Colour drawn_colour(Draw& draw, double low, double high) {
+  Colour colour{};
+  for (double& channel : colour) channel = draw.uniform(low, high);
+  return colour;
+}
+
+int drawn_side(Draw& draw) { return 24 + static_cast<int>(draw.integer(73)); }
+
+std::vector<Shape> drawn_shapes(Draw& draw) {
+  std::vector<Shape> shapes;
+  for (std::uint32_t left = 1 + draw.integer(kMostShapes); left > 0; --left) {
+    Shape shape{static_cast<int>(draw.integer(kShapeNames.size())),
+                0,
+                0,
+                drawn_side(draw),
+                drawn_side(draw),
+                {}};
+    shape.left =
+        static_cast<int>(draw.integer(static_cast<std::uint32_t>(kScene.width - shape.width + 1)));
+    shape.top = static_cast<int>(
+        draw.integer(static_cast<std::uint32_t>(kScene.height - shape.height + 1)));
+    shape.colour = drawn_colour(draw, 140, 255);
+    // Hidden parts would make boxes that cannot be seen.
+    const bool free = std::none_of(shapes.begin(), shapes.end(),
+                                   [&](const Shape& other) { return other.overlaps(shape); });
+    if (free) shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+std::vector<std::uint8_t> pixels_of(const std::vector<Shape>& shapes, Draw& draw) {
+  const Colour ground = drawn_colour(draw, 10, 70);
+  std::vector<std::uint8_t> pixels;
+  pixels.reserve(3 * static_cast<std::size_t>(kScene.width * kScene.height));
+  for (int y = 0; y < kScene.height; ++y)
+    for (int x = 0; x < kScene.width; ++x) {
+      const auto shape = std::find_if(shapes.begin(), shapes.end(),
+                                      [&](const Shape& one) { return one.covers(x, y); });
+      const Colour& colour = shape != shapes.end() ? shape->colour : ground;
+      const double grain = draw.uniform(-10, 10);
+      for (const double channel : colour)
+        pixels.push_back(static_cast<std::uint8_t>(std::clamp(channel + grain, 0., 255.)));
+    }
+  return pixels;
+}
+
+/// Returns the annotations of a split, whose images have these shapes.
+std::string annotations_of(const std::vector<std::vector<Shape>>& images) {
+  Json json{
+      {"images", Json::array()}, {"annotations", Json::array()}, {"categories", Json::array()}};
+  for (std::size_t label = 0; label < kShapeNames.size(); ++label)
+    json["categories"].push_back({{"id", label + 1}, {"name", kShapeNames[label]}});
+  for (std::size_t image = 0; image < images.size(); ++image) {
+    json["images"].push_back({{"id", image + 1},
+                              {"file_name", fmt::format("{:06}.jpg", image)},
+                              {"width", kScene.width},
+                              {"height", kScene.height}});
+    for (const Shape& shape : images[image])
+      json["annotations"].push_back({{"id", json["annotations"].size() + 1},
+                                     {"image_id", image + 1},
+                                     {"category_id", shape.label + 1},
+                                     {"bbox", {shape.left, shape.top, shape.width, shape.height}},
+                                     {"area", shape.width * shape.height},
+                                     {"iscrowd", 0}});
+  }
+  return json.dump() + "\n";
+}
+
+struct Split {
+  const char* name;
+  std::uint32_t epoch;  ///< separates the random draws of the two splits
+  std::uint32_t count;
+};
+
+}  // namespace
+
+void make_boxes(const BoxesOptions& options) {
+  if (options.train == 0 || options.test == 0)
+    throw UsageError("a data set needs a training image and a test image", "give larger counts");
+  const Split splits[] = {{"train", 0, options.train}, {"test", 1, options.test}};
+  std::vector<std::string> names;
+  for (const Split& split : splits) {
+    names.push_back(fmt::format("annotations/instances_{}.json", split.name));
+    for (std::uint32_t i = 0; i < split.count; ++i)
+      names.push_back(fmt::format("{}/{:06}.jpg", split.name, i));
+  }
+  prepare_folder(options.path, names, options.force);
+  for (const char* folder : {"annotations", "train", "test"})
+    make_folder(options.path + "/" + folder);
+
+  std::uint64_t before = 0;
+  for (const Split& split : splits) {
+    std::vector<std::vector<Shape>> shapes(split.count);
+    const Progress progress = [&](std::uint64_t done, std::uint64_t) {
+      if (options.progress) options.progress(before + done, options.train + options.test);
+    };
+    parallel_for(split.count, 1, options.threads, progress, [&](std::uint64_t i, std::uint64_t) {
+      Draw draw(base::stream({options.seed, split.epoch, i}, base::op_id("boxes")));
+      shapes[i] = drawn_shapes(draw);
+      write_or_match(fmt::format("{}/{}/{:06}.jpg", options.path, split.name, i),
+                     encode_jpeg(pixels_of(shapes[i], draw), kScene, kQuality), options.force);
+    });
+    const std::string text = annotations_of(shapes);
+    write_or_match(fmt::format("{}/annotations/instances_{}.json", options.path, split.name),
+                   std::vector<std::uint8_t>(text.begin(), text.end()), options.force);
+    before += split.count;
+  }
+}
+
+}  // namespace millrace::tools
