@@ -9,7 +9,8 @@
 #include <span>
 #include <utility>
 
-#include "base/files.h"
+#include "base/folder.h"
+#include "base/located_sample.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/coco_json.h"
