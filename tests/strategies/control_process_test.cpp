@@ -60,9 +60,9 @@ void write_line(int fd, const std::string& line) {
   _exit(9);
 }
 
-class Ranks {
+class RankProcesses {
  public:
-  explicit Ranks(int world, int failing = -1) {
+  explicit RankProcesses(int world, int failing = -1) {
     int port = 0;
     for (int rank = 0; rank < world; ++rank) {
       int ends[2];
@@ -78,7 +78,7 @@ class Ranks {
     }
     for (int rank = 0; rank < world; ++rank) EXPECT_EQ(line_of(rank), "met");
   }
-  ~Ranks() {
+  ~RankProcesses() {
     for (Process& one : processes_) {
       close(one.out);
       if (one.ended) continue;
@@ -86,8 +86,8 @@ class Ranks {
       waitpid(one.pid, nullptr, 0);
     }
   }
-  Ranks(const Ranks&) = delete;
-  Ranks& operator=(const Ranks&) = delete;
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
 
   pid_t pid(int rank) const { return processes_[static_cast<std::size_t>(rank)].pid; }
 
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(ControlProcess, Victim, testing::Values(0, 1, 2),
                          testing::PrintToStringParamName());
 
 TEST_P(Victim, KilledIsNamedAtOnce) {
-  Ranks ranks(3);
+  RankProcesses ranks(3);
   std::this_thread::sleep_for(500ms);
   const auto begin = Clock::now();
   kill(ranks.pid(GetParam()), SIGKILL);
@@ -147,7 +147,7 @@ TEST_P(Victim, KilledIsNamedAtOnce) {
 }
 
 TEST_P(Victim, StoppedIsNamedWithinTheTimeout) {
-  Ranks ranks(3);
+  RankProcesses ranks(3);
   std::this_thread::sleep_for(500ms);
   const auto begin = Clock::now();
   kill(ranks.pid(GetParam()), SIGSTOP);
@@ -166,7 +166,7 @@ TEST_P(Victim, StoppedIsNamedWithinTheTimeout) {
 }
 
 TEST_P(Victim, ErrorIsToldToTheOthers) {
-  Ranks ranks(3, GetParam());
+  RankProcesses ranks(3, GetParam());
   EXPECT_EQ(ranks.end_of(GetParam()), 3) << "its own exit code";
   for (int rank = 0; rank < 3; ++rank) {
     if (rank == GetParam()) continue;
@@ -178,7 +178,7 @@ TEST_P(Victim, ErrorIsToldToTheOthers) {
 }
 
 TEST_P(Victim, AnInterruptDoesNotWaitForAStoppedRank) {
-  Ranks ranks(3);
+  RankProcesses ranks(3);
   std::this_thread::sleep_for(500ms);
   kill(ranks.pid(GetParam()), SIGSTOP);
   const auto begin = Clock::now();
@@ -197,7 +197,7 @@ TEST_P(Victim, AnInterruptDoesNotWaitForAStoppedRank) {
 }
 
 TEST(ControlProcess, AShortStopIsForgiven) {
-  Ranks ranks(3);
+  RankProcesses ranks(3);
   for (const int victim : {0, 1}) {
     kill(ranks.pid(victim), SIGSTOP);
     std::this_thread::sleep_for(600ms);
@@ -209,7 +209,7 @@ TEST(ControlProcess, AShortStopIsForgiven) {
 }
 
 TEST(ControlProcess, TwoKilledAtOnceEndTheOthersToo) {
-  Ranks ranks(4);
+  RankProcesses ranks(4);
   kill(ranks.pid(2), SIGKILL);
   kill(ranks.pid(0), SIGKILL);
   for (const int rank : {1, 3}) {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <string>
 
+#include "base/atomic_file.h"
 #include "millrace/error.h"
 
 namespace millrace::base {
