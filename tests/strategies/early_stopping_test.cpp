@@ -95,7 +95,6 @@ class Scripted final : public Strategy {
   void restore(const std::filesystem::path&) override {}
   std::string parameters_hash() override { return {}; }
   std::uint64_t parameter_count() const override { return 1; }
-  std::uint64_t peak_device_bytes() override { return 0; }
   std::string device() const override { return "none"; }
 
   std::size_t evaluations = 0;
