@@ -12,7 +12,7 @@
 namespace millrace::train {
 
 struct OpsBenchOptions {
-  std::vector<std::string> models;  ///< sequential ones (models/descriptions.h)
+  std::vector<std::string> models;  ///< sequential ones (models/descriptions.cpp)
   std::string device = "cpu";       ///< cpu, cuda or cuda:N
   std::int64_t batch = 64;          ///< images per batch
   bool cifar = false;               ///< also the 3x3 convolutions of VGG and ResNet on 32x32 images
