@@ -27,7 +27,8 @@ const std::vector<std::string> kProduct{"include",  "base",    "measure", "recip
 
 /// Sources that open files in their own way, and why none of these is a file of a run.
 const std::map<std::string, std::string> kOwnWay{
-    {"base/files.cpp", "data sets, new files that get their name when complete, and folders"},
+    {"base/atomic_file.cpp", "new files that get their name when complete, and their folders"},
+    {"base/open_file.cpp", "data sets"},
     {"base/record_file.cpp", "opens the files of a run for everyone else"},
     {"measure/scheduler_wait.cpp", "/proc"},
     {"pipeline/readers/data_set.cpp", "names of classes beside a data set"},
