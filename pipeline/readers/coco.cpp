@@ -11,6 +11,7 @@
 
 #include "base/folder.h"
 #include "base/located_sample.h"
+#include "base/number_text.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/coco_json.h"
@@ -63,8 +64,9 @@ class CocoReader final : public Reader {
     if (set_.classes.empty())
       throw DataError(fmt::format("{}: the list \"categories\" is empty", file), "add categories");
     if (set_.empty_boxes > 0 && options.warn)
-      options.warn(fmt::format("{}: {} boxes without area inside their images are left out", file,
-                               set_.empty_boxes));
+      options.warn(fmt::format("{}: {} of boxes without area inside their images {} left out", file,
+                               base::counted(set_.empty_boxes, "annotation"),
+                               set_.empty_boxes == 1 ? "is" : "are"));
     const std::string folder = find_images(file, set_.files.front());
     info_.reader = "coco";
     info_.path = options.path;
