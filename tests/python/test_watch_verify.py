@@ -149,7 +149,9 @@ def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
         assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == before + 14
     outcome, = record["outcomes"]  # 120 ms per step without workers, 40 with two
     assert outcome["measured"] == pytest.approx(120 / 40, rel=0.25) and abs(outcome["error"]) < 0.25
-    assert record["score"]["counted"] == 1 and "counted changes: 1; median error" in verify.lines(record)[-1]
+    score, held = verify.lines(record)[-2:]
+    assert record["score"]["counted"] == 1 and "counted changes: 1; median error" in score
+    assert held == f"{record['score']['held']} of 1 measured ratio lie within the 90% interval of their prediction"
     table = what_if("check/001", cwd=tmp_path)
     assert table.returncode == 0 and "num_workers=2" in table.stdout and "advice: try" in table.stdout
 

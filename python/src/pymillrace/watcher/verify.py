@@ -366,6 +366,7 @@ def lines(record: dict[str, Any]) -> list[str]:
         text.append(f"counted changes: {found['counted']}; median error {found['median_error']:.1%}, worst "
                     f"{found['worst_error']:.1%}, skill {found['skill']:.2f}")
     if record["score"] is not None and record["score"]["with_interval"]:
-        text.append(f"{record['score']['held']} of {record['score']['with_interval']} measured ratios lie within the 90% "
+        known = record["score"]["with_interval"]
+        text.append(f"{record['score']['held']} of {known} measured ratio{'' if known == 1 else 's'} lie within the 90% "
                     "interval of their prediction")
     return text
