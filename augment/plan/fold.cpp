@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "augment/kernels/pass.h"
+#include "pipeline/targets/homography.h"
 
 namespace millrace::augment {
 namespace {
 
-using Map = std::array<double, 9>;
+using pipeline::Homography;
+using pipeline::product;
 
 Rect whole(Size size) { return {0, 0, size.width, size.height}; }
 
@@ -39,17 +41,8 @@ bool is_far(const IndexMove& move) {
   return std::max(std::abs(move.x0), std::abs(move.y0)) >= kFar;
 }
 
-/// Returns the map that applies `b` first, then `a`.
-Map product(const Map& a, const Map& b) {
-  Map c{};
-  for (std::size_t i = 0; i < 3; ++i)
-    for (std::size_t j = 0; j < 3; ++j)
-      for (std::size_t k = 0; k < 3; ++k) c[i * 3 + j] += a[i * 3 + k] * b[k * 3 + j];
-  return c;
-}
-
 /// Returns the move on continuous coordinates, where pixel i covers [i, i + 1).
-Map to_map(const IndexMove& m) {
+Homography to_map(const IndexMove& m) {
   return {static_cast<double>(m.xx),
           static_cast<double>(m.xy),
           m.x0 + (m.xx + m.xy < 0 ? 1.0 : 0.0),
@@ -59,12 +52,6 @@ Map to_map(const IndexMove& m) {
           0,
           0,
           1};
-}
-
-Map map_of(const millrace_warp& warp) {
-  Map map;
-  std::copy(std::begin(warp.map), std::end(warp.map), map.begin());
-  return map;
 }
 
 bool is_reduction(const millrace_warp& w) {
@@ -177,12 +164,12 @@ bool Fold::add_move(const IndexMove& move, const Rect& window, const Fill& fill,
 
 bool Fold::add_reduction(const millrace_warp& warp) {
   Rect clip = warp.window;
-  Map map = map_of(warp);
+  Homography map = pipeline::backward_map(warp);
   if (pass_.filter == Filter::reduce) {
     // Two reductions in a row: multiply their maps and keep taps inside both windows.
     const IndexMove& m = pass_.move;
     if (!pass_.outer.empty() || m.xx != 1 || m.yy != 1) return false;
-    const Map between = product(pass_.map, to_map(m));
+    const Homography between = product(pass_.map, to_map(m));
     const auto [x0, x1] =
         covering(between[0] * clip.x0 + between[2], between[0] * clip.x1 + between[2]);
     const auto [y0, y1] =
@@ -210,7 +197,7 @@ bool Fold::add_warp(const millrace_warp& warp, bool compose) {
     if (clamps ? !pass_.inner.empty() : pass_.inner.full()) return false;
     pass_.filter = filter;
     pass_.border = clamps ? Border::clamp : Border::constant;
-    pass_.map = map_of(warp);
+    pass_.map = pipeline::backward_map(warp);
     // A warp's frame has no edge of its own, so this bound counts even if it is the whole image.
     pass_.inner.push_front(window);
     pass_.output = warp.output;
@@ -219,9 +206,9 @@ bool Fold::add_warp(const millrace_warp& warp, bool compose) {
   // A second interpolating warp: multiply the maps and keep every window in between.
   if (!compose || pass_.filter != filter || clamps) return false;
   InlineVector<MappedBound, 4> middle;
-  const Map own = map_of(warp);
+  const Homography own = pipeline::backward_map(warp);
   if (1 + pass_.outer.size() + pass_.middle.size() > middle.kCapacity) return false;
-  const Map to_warp = product(to_map(pass_.move), own);
+  const Homography to_warp = product(to_map(pass_.move), own);
   middle.push_back({own, window});
   for (const Bound& bound : pass_.outer) middle.push_back({own, bound});
   for (const MappedBound& bound : pass_.middle)
@@ -242,7 +229,7 @@ Rect Fold::region() const {
   Rect read = in_output;
   if (pass_.filter != Filter::none && in_output.x1 > in_output.x0 && in_output.y1 > in_output.y0) {
     const Rect r = moved(in_output, pass_.move);
-    const Map& m = pass_.map;
+    const Homography& m = pass_.map;
     double low[2] = {1e9, 1e9};
     double high[2] = {-1e9, -1e9};
     bool bounded = true;
@@ -298,7 +285,7 @@ void Fold::shrink_source(int scale) {
   // Only crops and flips can precede the reduction. Move them into its map, because a crop's window
   // need not fall on whole pixels of the smaller image.
   const double part = 1.0 / (1 << scale);
-  const Map to_source = product(to_map(before_), pass_.map);
+  const Homography to_source = product(to_map(before_), pass_.map);
   const Rect window = moved(pass_.inner[0].rect, before_);
   const Size small{(source_.width + (1 << scale) - 1) >> scale,
                    (source_.height + (1 << scale) - 1) >> scale};
@@ -308,8 +295,8 @@ void Fold::shrink_source(int scale) {
   // Apply a flip after the smaller image's own: the frame stays mirrored.
   before_ = {before_.xx, 0,          before_.xx < 0 ? small.width - 1 : 0,
              0,          before_.yy, before_.yy < 0 ? small.height - 1 : 0};
-  const Map mirror = to_map(before_);  // its own inverse
-  const Map smaller{part, 0, 0, 0, part, 0, 0, 0, 1};
+  const Homography mirror = to_map(before_);  // its own inverse
+  const Homography smaller{part, 0, 0, 0, part, 0, 0, 0, 1};
   pass_.map = product(mirror, product(smaller, to_source));
   pass_.inner[0].rect = pulled_back(clip, before_);
   source_ = small;

@@ -8,16 +8,6 @@
 #include <limits>
 
 namespace millrace::pipeline {
-namespace {
-
-/// Returns the map from output to input of a warp.
-Homography backward_map(const millrace_warp& warp) {
-  Homography map;
-  std::copy(std::begin(warp.map), std::end(warp.map), map.begin());
-  return map;
-}
-
-}  // namespace
 
 Homography product(const Homography& a, const Homography& b) {
   Homography c{};
@@ -36,6 +26,12 @@ Homography inverse(const Homography& m) {  // the adjugate
 Point moved(const Homography& m, Point p) {
   const double w = m[6] * p.x + m[7] * p.y + m[8];
   return {(m[0] * p.x + m[1] * p.y + m[2]) / w, (m[3] * p.x + m[4] * p.y + m[5]) / w};
+}
+
+Homography backward_map(const millrace_warp& warp) {
+  Homography map;
+  std::copy(std::begin(warp.map), std::end(warp.map), map.begin());
+  return map;
 }
 
 Homography forward_map(const millrace_warp& warp) { return inverse(backward_map(warp)); }

@@ -1,4 +1,4 @@
-// Homographies of the plane: where the warps of a trail lead a position.
+// Homographies of the plane: the maps of warps, and where those of a trail lead a position.
 #pragma once
 
 #include <array>
@@ -20,6 +20,8 @@ Homography product(const Homography& a, const Homography& b);
 Homography inverse(const Homography& map);
 Point moved(const Homography& map, Point point);
 
+/// Returns the map from output to input of a warp, on continuous positions.
+Homography backward_map(const millrace_warp& warp);
 /// Returns the map from input to output of a warp, on continuous positions.
 Homography forward_map(const millrace_warp& warp);
 /// Returns W with x_out = W x_in over all warps of a trail, at pixel centres: (0, 0) is the centre
