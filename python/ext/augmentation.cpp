@@ -26,6 +26,7 @@
 #include "python/ext/gil.h"
 #include "python/ext/interrupt.h"
 #include "python/ext/kept_interrupt.h"
+#include "python/ext/memory_view.h"
 #include "python/ext/pcg64.h"
 
 namespace nb = nanobind;
@@ -33,19 +34,13 @@ namespace nb = nanobind;
 namespace millrace::python {
 namespace {
 
-#ifdef PyBUF_WRITE
-constexpr int kWrite = PyBUF_WRITE;
-#else
-constexpr int kWrite = 0x200;  // its value; the stable interface of Python 3.10 lacks the name
-#endif
-
 /// A function that Numba has compiled. Returns one of the next three; `pcg64`: state of NumPy's
 /// generator.
 using Compiled = std::int32_t (*)(std::uint8_t* pixels, std::int64_t height, std::int64_t width,
                                   std::int64_t channels, void* pcg64);
 constexpr std::int32_t kDone = 0, kRaised = 1, kOtherShape = 2;
 
-/// What a name stands for. Never destroyed, as plans keep it.
+/// The augmentation of a name. Never destroyed, as plans keep it.
 struct Definition {
   PyObject* caller;   ///< references are kept
   Compiled compiled;  ///< null: the caller is called, with Python's lock
@@ -102,11 +97,12 @@ void write_exception(millrace_call& call, const std::string& name) {
 millrace_status call_function(const Instance& self, std::uint8_t* pixels,
                               const millrace_image& image, const std::array<std::uint32_t, 4>& seed,
                               millrace_call& call) {
-  const auto size = static_cast<Py_ssize_t>(image.width) * image.height * image.channels;
+  const auto size = static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height) *
+                    static_cast<std::size_t>(image.channels);
   const auto word = [&](std::size_t i) {
     return static_cast<unsigned long long>(seed[i]) << 32 | seed[i + 1];
   };
-  PyObject* memory = PyMemoryView_FromMemory(reinterpret_cast<char*>(pixels), size, kWrite);
+  PyObject* memory = memory_view(pixels, size);
   PyObject* text = memory == nullptr ? nullptr
                                      : PyObject_CallFunction(self.definition->caller, "OiiiKK",
                                                              memory, image.height, image.width,

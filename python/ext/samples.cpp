@@ -20,17 +20,12 @@
 #include "pipeline/readers/data_set.h"
 #include "python/ext/gil.h"
 #include "python/ext/kept_interrupt.h"
+#include "python/ext/memory_view.h"
 
 namespace nb = nanobind;
 
 namespace millrace::python {
 namespace {
-
-#ifdef PyBUF_WRITE
-constexpr int kWrite = PyBUF_WRITE;
-#else
-constexpr int kWrite = 0x200;  // its value; the stable interface of Python 3.10 lacks the name
-#endif
 
 /// A call's outcome. Holds no reference: see survive().
 struct Outcome {
@@ -79,8 +74,7 @@ void copy_pixels(PyObject* copy, PyObject* data, Size size, int channels, Buffer
     std::memcpy(out + kHeader, bytes, std::min(pixels, static_cast<std::size_t>(length)));
     return;
   }
-  PyObject* memory = PyMemoryView_FromMemory(reinterpret_cast<char*>(out + kHeader),
-                                             static_cast<Py_ssize_t>(pixels), kWrite);
+  PyObject* memory = memory_view(out + kHeader, pixels);
   PyObject* done =
       memory == nullptr ? nullptr : PyObject_CallFunctionObjArgs(copy, memory, data, nullptr);
   if (done == nullptr) outcome.failure = failure_of_call();
@@ -116,33 +110,33 @@ void take(PyObject* parts, PyObject* copy, Buffer& scratch, Outcome& outcome) {
   if (length > 0) std::memcpy(out, bytes, outcome.bytes);
 }
 
+/// Calls a function of the feed's. `take` reads what it returns, unless that is why there is
+/// nothing.
+template <typename Take>
+void ask(PyObject* function, std::uint64_t index, Outcome& outcome, const Take& take) {
+  PyObject* found = PyObject_CallFunction(function, "K", static_cast<unsigned long long>(index));
+  if (found == nullptr)
+    outcome.failure = failure_of_call();
+  else if (PyUnicode_Check(found) != 0)
+    outcome.failure = text_of(found);
+  else
+    take(found);
+  Py_XDECREF(found);
+}
+
 /// Has Python fetch a sample.
 Outcome fetch(const Samples& samples, std::uint64_t index, Buffer& scratch) {
   Outcome outcome;
-  PyObject* parts =
-      PyObject_CallFunction(samples.fetch, "K", static_cast<unsigned long long>(index));
-  if (parts == nullptr)
-    outcome.failure = failure_of_call();
-  else if (PyUnicode_Check(parts) != 0)
-    outcome.failure = text_of(parts);
-  else
-    take(parts, samples.copy, scratch, outcome);
-  Py_XDECREF(parts);
+  ask(samples.fetch, index, outcome,
+      [&](PyObject* parts) { take(parts, samples.copy, scratch, outcome); });
   return outcome;
 }
 
 /// Has Python fetch a label.
 Outcome fetch_label(const Samples& samples, std::uint64_t index) {
   Outcome outcome;
-  PyObject* label =
-      PyObject_CallFunction(samples.label, "K", static_cast<unsigned long long>(index));
-  if (label == nullptr)
-    outcome.failure = failure_of_call();
-  else if (PyUnicode_Check(label) != 0)
-    outcome.failure = text_of(label);
-  else
-    outcome.label = PyLong_AsLongLong(label);
-  Py_XDECREF(label);
+  ask(samples.label, index, outcome,
+      [&](PyObject* label) { outcome.label = PyLong_AsLongLong(label); });
   return outcome;
 }
 

@@ -17,7 +17,7 @@ namespace millrace::python {
 /// Value of DatasetInfo::reader.
 inline constexpr const char* kSamplesReader = "samples";
 
-/// What a pymillrace.samples.Feed says of itself, and where its samples are: either functions,
+/// A pymillrace.samples.Feed: its facts, and where its samples are: either functions,
 /// which are called with the GIL, one at a time, from any thread; or columns of Arrow tables, which
 /// are read without Python.
 struct Samples {
