@@ -391,9 +391,8 @@ std::string checkpoints_text(const BoundFigures& figures) {
   const double steps = std::accumulate(figures.load.begin(), figures.load.end(), figures.update_s);
   const double share = figures.checkpoint_s / std::max(steps + figures.checkpoint_s, 1e-12);
   if (share < kNotedCheckpoints) return "";
-  return fmt::format(
-      "; checkpoints take {} of the time of steps and checkpoints (train.checkpoints)",
-      base::percent(share));
+  return fmt::format("; checkpoints take {} of the time (train.checkpoints=false writes none)",
+                     base::percent(share));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST(Bound, CheckpointsBesideTheStepsAreNamed) {
   EXPECT_EQ(classify(one).bound, Bottleneck::device) << "of a step";
   EXPECT_EQ(classify(one).sentence,
             "device-bound: load is 2.0% of the step; 1.8 workers needed, you have 2; checkpoints "
-            "take 60% of the time of steps and checkpoints (train.checkpoints)");
+            "take 60% of the time (train.checkpoints=false writes none)");
 }
 
 TEST(Bound, WithoutWorkersLoadAndUpdateTakeTurns) {
