@@ -1,4 +1,4 @@
-// What [data] asks of any reader.
+// The options of [data], which every reader gets.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a strategy says about its device: its name, its memory, and how well the host kept it busy.
+// A strategy reports on its device: its name, its memory, and how well the host kept it busy.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace millrace::train {
 
-/// How often the device had run dry when another step was about to be submitted
+/// Counts of steps that were about to be submitted when the device had run dry
 /// (train.clock=async).
 struct Submissions {
   std::uint64_t steps = 0;    ///< submissions that followed another without a wait for all work

@@ -1,4 +1,4 @@
-// What evaluations and training steps say about a model: sums, counts and single answers.
+// Results of evaluations and training steps: sums, counts and single answers.
 #pragma once
 
 #include <cstddef>

@@ -25,8 +25,8 @@ struct RankHooks {
   std::function<void(const Error&)> leave;
 };
 
-/// What a strategy needs to know besides the recipe, whose keys it reads itself. Crosses into the
-/// LibTorch library.
+/// The recipe, whose keys a strategy reads itself, and the facts that it needs besides. Crosses
+/// into the LibTorch library.
 struct StrategyOptions {
   /// Holds the keys of [model] and [train], and those of [output] that say how to normalise.
   /// model.ops must be resolved.

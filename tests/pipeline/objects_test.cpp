@@ -81,7 +81,7 @@ TEST(Objects, BoxesAreClippedAndFilteredByAreaAndVisibility) {
   EXPECT_EQ(through(box, crop, {.min_area = 50.1}).boxes.size(), 0u);
   EXPECT_EQ(through(box, crop, {.min_visibility = 0.25}).boxes.size(), 4u);
   EXPECT_EQ(through(box, crop, {.min_visibility = 0.26}).boxes.size(), 0u);
-  // What is cut off stays cut off, also if the canvas grows again.
+  // A part that was cut off stays cut off, even if the canvas grows again.
   EXPECT_EQ(through(box, {crop[0], "pad{padding=10}"}).boxes, (std::vector<float>{10, 10, 15, 20}));
   EXPECT_EQ(through(box, {"crop{top=30,left=0,height=20,width=20}"}, {.min_area = 0}).boxes.size(),
             0u);

@@ -1,4 +1,4 @@
-// What a sweep asks: the design, the recipe of each cell, metrics and repeats.
+// The question that a sweep asks: the design, the recipe of each cell, metrics and repeats.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ class Collate(NamedTuple):
     """A form of batches."""
 
     overrides: tuple[str, ...]
-    """What it needs of the recipe."""
+    """Settings of the recipe that it needs."""
     shape: Callable[[Batch], Any]
 
 

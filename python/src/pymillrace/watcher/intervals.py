@@ -26,7 +26,7 @@ FEWEST = 8  # values that tell how much they vary
 
 @dataclass(frozen=True)
 class Doubts:
-    """What is not known of a run's demands: relative half widths of their 90% intervals, and spinning.
+    """Uncertainty of a run's demands: relative half widths of their 90% intervals, and spinning.
 
     `spinning`: CPU time that was measured for an update in several threads, over that which the replay takes for work.
     """
