@@ -40,8 +40,8 @@ class Classifier : public torch::nn::Module {
   std::vector<torch::Tensor> counters_;
 };
 
-// Models by the names of models/descriptions.cpp. One whose layers are of another kind than theirs is
-// a class like those in architectures.h, and a function of Maker in registry.cpp.
+// Models by the names of models/descriptions.cpp. One whose layers are of another kind than theirs
+// is a class like those in architectures.h, and a function of Maker in registry.cpp.
 
 /// Returns the options that the keys of [model] give. model.ops must be resolved.
 ModelOptions model_options(const Recipe& recipe);

@@ -23,7 +23,8 @@ struct Tile {
   const std::uint8_t* pixels;  ///< height x width x channels (1 or 3), contiguous
   int width, height, channels;
   std::vector<std::string> lines;
-  const Objects* objects = nullptr;  ///< boxes (xyxy, in pixels) and key points to draw; may be null
+  const Objects* objects =
+      nullptr;  ///< boxes (xyxy, in pixels) and key points to draw; may be null
 };
 
 /// Returns the bytes of a PNG with `columns` tiles per row. Throws RunError if it cannot be
