@@ -2,7 +2,7 @@
 import math
 import statistics
 
-from pymillrace.watcher.estimates import student
+from pymillrace.watcher.batch_means import student
 
 
 def mean_interval(values, level=0.95):
