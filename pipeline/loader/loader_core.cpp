@@ -265,17 +265,17 @@ std::optional<std::size_t> LoaderCore::next() {
   const std::size_t index = consumed_ % slots_.size();
   Slot& slot = slots_[index];
   slot.core_wait = 0;
-  if (consumed_ >= made_end_) {
-    reissue_slot(consumed_);
-  } else if (!(options_.workers == 0 ? make_inline(consumed_) : wait_for(slot))) {
-    return std::nullopt;
-  }
   try {
+    if (consumed_ >= made_end_) {
+      reissue_slot(consumed_);
+    } else if (!(options_.workers == 0 ? make_inline(consumed_) : wait_for(slot))) {
+      return std::nullopt;
+    }
     stages_.report(slot);
     if (slot.error != nullptr) std::rethrow_exception(slot.error);
   } catch (const Error& error) {
     interrupt();
-    // A reader that was stopped ends the batches as options.stop does.
+    // Work that ended because of options.stop ends the batches as it does.
     if (error.exit() == Exit::interrupted && options_.stop != nullptr && options_.stop->load())
       return std::nullopt;
     throw;

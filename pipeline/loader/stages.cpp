@@ -316,6 +316,8 @@ void Stages::one_place(const EpochOrder& order, std::int64_t place, Slot& slot, 
   const Fetched* fetched =
       slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
   for (int attempt = 0; !stop.load(std::memory_order_relaxed); ++attempt) {
+    if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed))
+      throw Error(Exit::interrupted, "interrupted while a batch was made");
     try {
       return one_sample(index, place, fetched, slot, worker, recorder, stop);
     } catch (const RunError&) {  // the fault of this machine, not of a sample

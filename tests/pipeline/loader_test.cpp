@@ -390,6 +390,32 @@ TEST(Loader, ReplaceFillsThePlaceByAKeyedDraw) {
   EXPECT_EQ(take_damaged(OnError::replace, 3), replaced);
 }
 
+/// Asks its loader to stop while it reads its first sample, which it cannot.
+class StoppedReader final : public Numbered {
+ public:
+  StoppedReader() : Numbered(40) { info_.encoded = true; }
+  Sample read(std::uint64_t, Buffer&) const override {
+    ++reads;
+    stop = true;
+    throw DataError("cannot be read");
+  }
+  mutable std::atomic<int> reads{0};
+  mutable std::atomic<bool> stop{false};
+};
+
+TEST(Loader, ARequestToStopEndsABatchAtItsNextSample) {
+  for (const int workers : {0, 1}) {
+    const auto reader = std::make_shared<StoppedReader>();
+    LoaderOptions options = options_of(workers);
+    options.batch = 40;
+    options.on_error = OnError::replace;
+    options.stop = &reader->stop;
+    Loader loader(reader, plan_of(*reader), options);
+    EXPECT_FALSE(loader.next());
+    EXPECT_EQ(reader->reads, 1) << "with " << workers << " workers";
+  }
+}
+
 TEST(Loader, FailNamesTheFirstSampleOfTheOrder) {
   std::string messages[2];
   for (const int workers : {0, 3}) {
