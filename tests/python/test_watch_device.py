@@ -10,6 +10,7 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 
 import pymillrace as mr
 import torch
+import torch._dynamo  # noqa: F401 - the first optimizer loads it, which would then meet the stand-ins
 import watch_plants as plants_of
 from conftest import timing
 
