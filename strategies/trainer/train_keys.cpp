@@ -125,7 +125,8 @@ std::vector<Param> record_keys() {
       Param::number("simulated.update_ms", 5, 0, 1e6,
                     "update time per step on the simulated device")
           .in("ms"),
-      Param::choice("eval.split", "test", {"train", "test"}, "split for evaluation"),
+      Param::choice("eval.split", "test", {"train", "test", "none"},
+                    "split for evaluation; none: train without any"),
       Param::integer("eval.every", 1, 0, kMax, "epochs between evaluations; 0: only at the end")
           .in("epochs"),
       Param::integer("eval.batch", 512, 1, kMax, "evaluation batch size").in("samples"),

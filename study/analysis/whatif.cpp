@@ -180,6 +180,10 @@ std::optional<double> Outcome::error() const {
   return predicted / *measured - 1;
 }
 
+bool Outcome::has_effect() const {
+  return error() && std::max(std::abs(predicted - 1), std::abs(*measured - 1)) >= kCountedEffect;
+}
+
 double Outcome::lower() const {
   if (measured) return measured_interval ? measured_interval->first : *measured;
   return std::isfinite(low) ? low : predicted;
@@ -211,8 +215,7 @@ Score score_of(std::span<const Outcome> outcomes, bool simulated) {
       ++score.with_interval;
       score.held += *one.measured >= one.low && *one.measured <= one.high;
     }
-    const double effect = std::max(std::abs(one.predicted - 1), std::abs(*one.measured - 1));
-    if (effect < kCountedEffect) continue;
+    if (!one.has_effect()) continue;
     if (is_arithmetic(one.change, simulated)) {
       ++score.arithmetic;
       continue;

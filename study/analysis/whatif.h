@@ -86,6 +86,9 @@ std::vector<Change> list_changes(const ChangeFacts& facts);
 /// it was asked for (`fetched`): a verification fetches the whole set.
 Change cached_set(bool fetched = false);
 
+/// Least effect of a change, predicted or measured, with which it counts.
+inline constexpr double kCountedEffect = 0.2;
+
 /// A change and its results, as ratios of images/s to the baseline.
 struct Outcome {
   Change change;
@@ -102,6 +105,8 @@ struct Outcome {
 
   /// Returns the prediction's error relative to the measurement.
   std::optional<double> error() const;
+  /// Returns whether the change was measured and has an effect of at least kCountedEffect.
+  bool has_effect() const;
   /// Returns what the change gives at least: what was measured or, of disturbed runs and of
   /// predictions, the interval's lower end.
   double lower() const;
@@ -112,8 +117,8 @@ struct Outcome {
 /// not grow. Such a prediction says nothing about the model.
 bool is_arithmetic(const Change& change, bool simulated);
 
-/// Accuracy of predictions (contract Prediction). Measured changes count if the predicted or the
-/// measured effect is at least 20%, and they are not arithmetic.
+/// Accuracy of predictions (contract Prediction). Changes with an effect (Outcome::has_effect)
+/// count unless they are arithmetic.
 struct Score {
   int counted = 0;
   int arithmetic = 0;  ///< changes with such an effect that do not count
@@ -123,7 +128,6 @@ struct Score {
   /// 1 - sum of |error| / sum of |error of predicting no change|, over the counted changes.
   double skill = 0;
 };
-inline constexpr double kCountedEffect = 0.2;
 Score score_of(std::span<const Outcome> outcomes, bool simulated = false);
 
 /// A gain that is worth advice, as a ratio.

@@ -98,6 +98,28 @@ TEST_F(Training, ADivergedModelStopsTheRunAndLeavesTheLastGoodCheckpoint) {
   EXPECT_TRUE(succeeded(run({"eval", in("run").string()})));
 }
 
+TEST_F(Training, WithoutASplitForItNothingIsEvaluated) {
+  write_photos(in("photos"), 4);
+  const Arguments arguments{"train",
+                            "data.reader=folder",
+                            "data.path=" + in("photos").string(),
+                            "loader.batch=4",
+                            "train.epochs=1",
+                            "model.name=lenet5_cifar",
+                            "eval.augment+=resize{size=1}",  // images of a size that no model takes
+                            "eval.split=none",
+                            "--run",
+                            in("run").string()};
+  ASSERT_TRUE(succeeded(run(arguments)));
+  const Json s = summary("run");
+  EXPECT_EQ(s["epochs"], 1);
+  EXPECT_TRUE(s["top1"].is_null()) << s["top1"];
+  EXPECT_TRUE(
+      refused(run({"eval", in("run").string()}), 2, {"eval.split=none", "eval.split=test"}));
+  EXPECT_TRUE(refused(run(arguments + Arguments{"train.early_stopping.metric=test_loss"}), 2,
+                      {"train.early_stopping.metric", "eval.split=none"}));
+}
+
 TEST_F(Training, EvaluationMustSeeSamplesOfTheSameSize) {
   const Arguments crop{"augment+=random_crop{size=24}"};
   EXPECT_TRUE(refused(run(training("run", crop)), 2, {"24x24", "28x28", "eval.augment+="}));

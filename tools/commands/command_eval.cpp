@@ -65,7 +65,7 @@ Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weig
   const Recipe recipe = with_ops(given);
   if (is_simulated(recipe))
     throw UsageError("the run had a simulated device: there is no model to evaluate");
-  auto reader = open_data(recipe, recipe.text("eval.split"));
+  auto reader = open_data(recipe, evaluation_split(recipe));
   auto plan = augment::make_plan(recipe, recipe.eval_augment(), *reader);
   auto strategy = make_strategy(recipe, *reader, plan->output());
   return {config.parent_path(), recipe, std::move(reader), std::move(plan), std::move(strategy)};

@@ -244,7 +244,7 @@ class TrainCommand {
   }
 
   void open_evaluation_set() {
-    if (is_simulated(recipe_)) return;
+    if (!is_evaluated(recipe_)) return;
     eval_reader_ =
         open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size(), stops_at());
     if (resume_) check_archives(arguments_.run, eval_reader_->info(), !is_ddp(recipe_));
@@ -289,7 +289,7 @@ class TrainCommand {
           [this](const std::string& mine) { return strategy_->gather(mine); },
           [this] {
             for (const auto& reader : {reader_, eval_reader_})
-              check_archives(arguments_.run, reader->info(), true);
+              if (reader != nullptr) check_archives(arguments_.run, reader->info(), true);
           });
     } catch (const Error&) {  // of all ranks: none of them has died
       strategy_->end({});
@@ -503,7 +503,7 @@ class TrainCommand {
   Recipe recipe_;
   train::RankInfo rank_;
   std::future<void> loading_;  ///< of LibTorch and the device, while the data sets are opened
-  std::shared_ptr<const Reader> reader_, eval_reader_;  ///< eval_reader_: null without a model
+  std::shared_ptr<const Reader> reader_, eval_reader_;  ///< eval_reader_: null without evaluation
   std::shared_ptr<const augment::Plan> plan_, eval_plan_;
   LoaderOptions options_;
   std::shared_ptr<pipeline::KeptMemory> eval_memory_;  ///< slots of all evaluations

@@ -112,7 +112,7 @@ RunFigures ChildRuns::run(const std::string& name, const std::vector<std::string
   child.insert(child.end(), recipe_.begin(), recipe_.end());
   child.insert(child.end(), overrides.begin(), overrides.end());
   child.insert(child.end(), {fmt::format("train.steps={}", length.warm_up + length.steps),
-                             "train.epochs=1000000", "eval.every=0",
+                             "train.epochs=1000000", "eval.split=none",
                              // Loading would go on while the trainer waits for a checkpoint.
                              "train.checkpoints=false", "train.early_stopping.metric=off", "--run",
                              folder.string()});
@@ -166,17 +166,19 @@ Json what_if_json(const ProfileReport& report) {
   Json all = Json::array();
   for (const study::Outcome& one : report.conclusion.outcomes) {
     const auto error = one.error();
-    all.push_back({{"change", words_json(one.change)},
-                   {"predicted", one.predicted * baseline},
-                   {"measured", one.measured ? Json(*one.measured * baseline) : Json(nullptr)},
-                   {"error", error ? Json(*error) : Json(nullptr)},
-                   {"baseline", baseline},
-                   {"predicted_ratio", one.predicted},
-                   {"predicted_low", one.low},
-                   {"predicted_high", one.high},
-                   {"measured_ratio", one.measured ? Json(*one.measured) : Json(nullptr)},
-                   {"disturbed_ratio", one.disturbed ? Json(*one.disturbed) : Json(nullptr)},
-                   {"runs_here", one.change.runnable()}});
+    all.push_back(
+        {{"change", words_json(one.change)},
+         {"predicted", one.predicted * baseline},
+         {"measured", one.measured ? Json(*one.measured * baseline) : Json(nullptr)},
+         {"error", error ? Json(*error) : Json(nullptr)},
+         {"baseline", baseline},
+         {"predicted_ratio", one.predicted},
+         {"predicted_low", one.low},
+         {"predicted_high", one.high},
+         {"measured_ratio", one.measured ? Json(*one.measured) : Json(nullptr)},
+         {"disturbed_ratio", one.disturbed ? Json(*one.disturbed) : Json(nullptr)},
+         {"runs_here", one.change.runnable()},
+         {"counted", one.has_effect() && !study::is_arithmetic(one.change, report.simulated)}});
     if (const auto interval = measured_interval(report, all.size() - 1)) {
       all.back()["measured_low"] = interval->first;
       all.back()["measured_high"] = interval->second;

@@ -93,7 +93,7 @@ std::string SweepKeys::fingerprints(const Recipe& recipe) {
   if (!known.empty()) return known;
   const auto train = open_data(recipe, recipe.text("data.split"));
   std::string text = fmt::format("{:016x}", train->info().fingerprint);
-  if (!is_simulated(recipe))
+  if (is_evaluated(recipe))
     text += fmt::format(" {:016x}",
                         open_data(recipe, recipe.text("eval.split"), train->info().classes.size())
                             ->info()

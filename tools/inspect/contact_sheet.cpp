@@ -56,7 +56,7 @@ class SamplePixels final : public PixelSource {
 Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
     : recipe_(std::move(recipe)),
       epoch_(epoch),
-      reader_(open_data(recipe_, recipe_.text(eval ? "eval.split" : "data.split"))),
+      reader_(open_data(recipe_, eval ? evaluation_split(recipe_) : recipe_.text("data.split"))),
       options_(eval ? pipeline::eval_loader_options(recipe_, *reader_, nullptr)
                     : pipeline::loader_options(recipe_, nullptr)),
       sampler_(options_, *reader_),

@@ -79,6 +79,12 @@ void allow_descriptors(int ranks);
 void check_cuda_graphs(const Recipe& recipe);
 
 bool is_simulated(const Recipe& recipe);
+
+/// Returns whether a training evaluates its model: not without a model, nor with eval.split=none.
+bool is_evaluated(const Recipe& recipe);
+
+/// Returns the split that eval.split names. Throws UsageError if it is none.
+const std::string& evaluation_split(const Recipe& recipe);
 bool is_on_cpu(const Recipe& recipe);
 /// Returns train.threads, or by default the cores of the host that are left to each rank and
 /// replica beside its workers.

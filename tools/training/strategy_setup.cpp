@@ -151,6 +151,17 @@ std::string device_of(const Recipe& recipe, const train::RankInfo& rank) {
 
 bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == "simulated"; }
 
+bool is_evaluated(const Recipe& recipe) {
+  return !is_simulated(recipe) && recipe.text("eval.split") != "none";
+}
+
+const std::string& evaluation_split(const Recipe& recipe) {
+  const std::string& split = recipe.text("eval.split");
+  if (split == "none")
+    throw UsageError("eval.split=none: there is no split to evaluate", "add eval.split=test");
+  return split;
+}
+
 bool is_on_cpu(const Recipe& recipe) { return recipe.text("train.device") == "cpu"; }
 
 int threads_of(const Recipe& recipe, const train::RankInfo& rank) {

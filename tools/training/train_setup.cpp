@@ -48,6 +48,11 @@ void check_early_stopping(const Recipe& recipe) {
         fmt::format("train.early_stopping.metric={}: a simulated device has no model to evaluate",
                     metric),
         "set train.early_stopping.metric=off");
+  if (!is_evaluated(recipe))
+    throw UsageError(
+        fmt::format("train.early_stopping.metric={}: with eval.split=none nothing is evaluated",
+                    metric),
+        "set eval.split=test");
   if (recipe.integer("eval.every") == 0)
     throw UsageError(
         fmt::format("train.early_stopping.metric={}: with eval.every=0 only the end of the run is "
