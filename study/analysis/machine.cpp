@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,6 +108,15 @@ double mean_mhz(const std::string& root) {
   return cores > 0 ? sum / cores : kNaN;
 }
 
+/// Returns whether this process may use the core that /proc/stat calls `name`.
+bool may_use(const std::string& name) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return name == "cpu";  // too many cores
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &allowed) && name == fmt::format("cpu{}", core)) return true;
+  return false;
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
@@ -130,17 +140,20 @@ std::string how_often(std::span<const Noise> runs, double Noise::*part, double f
 
 MachineSample sample_machine(const std::string& root) {
   MachineSample sample{kNaN, kNaN, kNaN, kNaN, mean_mhz(root)};
+  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  bool first = true;
   std::ifstream stat(root + "/proc/stat");
-  std::string line;
-  std::getline(stat, line);
-  std::istringstream words(line);
-  std::string name;
-  double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
-  if (words >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal) {
-    const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-    sample.busy_s = (user + nice + system + irq + softirq) / ticks;
-    sample.steal_s = steal / ticks;
-    sample.total_s = sample.busy_s + sample.steal_s + (idle + iowait) / ticks;
+  for (std::string line; std::getline(stat, line);) {
+    std::istringstream words(line);
+    std::string name;
+    double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
+    words >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal;
+    if (!words || !may_use(name)) continue;
+    if (std::exchange(first, false)) sample.busy_s = sample.steal_s = sample.total_s = 0;
+    const double busy = user + nice + system + irq + softirq;
+    sample.busy_s += busy / ticks;
+    sample.steal_s += steal / ticks;
+    sample.total_s += (busy + steal + idle + iowait) / ticks;
   }
   double load = 0;
   if (std::ifstream(root + "/proc/loadavg") >> load) sample.load_average = load;

@@ -28,20 +28,21 @@ std::string machine_line(const nlohmann::ordered_json& summary);
 // programs, changes of the clock frequency. Decides which of it deserves a warning beside the
 // results.
 
-/// The machine's state at one moment. Members are NaN if the kernel does not report them.
+/// The state of the cores that this process may use, at one moment: programs on other cores disturb
+/// no run of it. Members are NaN if the kernel does not report them.
 struct MachineSample {
-  double busy_s = 0;        ///< CPU seconds of all cores since boot, from /proc/stat
+  double busy_s = 0;        ///< CPU seconds of these cores since boot, from /proc/stat
   double steal_s = 0;       ///< CPU seconds that the host gave to other guests
   double total_s = 0;       ///< busy, stolen and idle
   double load_average = 0;  ///< over the last minute
-  double mhz = 0;           ///< mean over all cores
+  double mhz = 0;           ///< mean over all cores of the machine
 };
 /// Reads /proc and /sys below `root` (tests pass their own). Never throws.
 MachineSample sample_machine(const std::string& root = "");
 
 /// Disturbances between two samples taken around one run.
 struct Noise {
-  double steal = 0;         ///< share of the machine's CPU time, 0..1
+  double steal = 0;         ///< share of these cores' CPU time, 0..1
   double others = 0;        ///< share used by other programs, 0..1
   double load_average = 0;  ///< at the start of the run
   double mhz_begin = 0;

@@ -376,8 +376,7 @@ Verification::Verification(const VerificationOrder& order, const Run& run, bool 
       }
       before = after;
     }
-    stopped_ = std::all_of(runs_.begin(), runs_.end(),
-                           [this](const TimedRun& one) { return disturbs(one); });
+    stopped_ = !any_valid_;
     if (stopped_) break;
   }
 }
@@ -394,7 +393,9 @@ TimedRun Verification::run_valid(std::optional<std::size_t> change, const Run& r
   for (int left = kTries - 1;; --left) {
     runs_.push_back(run(change));
     runs_.back().change = change;
-    if (!disturbs(runs_.back()) || left == 0 || repeats_left_ == 0) return runs_.back();
+    const bool valid = !disturbs(runs_.back());
+    any_valid_ |= valid;
+    if (valid || left == 0 || repeats_left_ == 0 || !any_valid_) return runs_.back();
     --repeats_left_;
   }
 }

@@ -181,7 +181,7 @@ inline constexpr double kSettled = 1.02;
 struct TimedRun {
   std::optional<std::size_t> change;  ///< index of the change; nothing: the baseline
   double images_per_s = 0;
-  double others = 0;  ///< share of the machine's CPU time that others took; NaN: unknown
+  double others = 0;  ///< share of the cores' CPU time that others took; NaN: unknown
 
   /// An unknown share does not make a run void.
   bool is_void() const { return others > kMaxOthers; }
@@ -201,8 +201,9 @@ std::size_t planned_runs(const VerificationOrder& order);
 class Verification {
  public:
   /// Runs each block: baseline, change, baseline, change, ..., baseline. Leaves out changes that
-  /// are settled (kSettled). Repeats a void run at once, up to kTries times; in all, half as many
-  /// repeats as planned runs. Ends after the first block if all of its runs are void. `run` runs a
+  /// are settled (kSettled). Repeats a void run at once, up to kTries times, once a run has been
+  /// valid; in all, half as many repeats as planned runs. Ends after the first block if all of its
+  /// runs are void. `run` runs a
   /// change or the baseline and returns what it measured. With `accept_noise`, void runs count as
   /// any other: nothing is repeated, and nothing ends early.
   Verification(const VerificationOrder& order,
@@ -243,6 +244,7 @@ class Verification {
 
   bool accept_noise_;
   bool stopped_ = false;
+  bool any_valid_ = false;  ///< before, nothing is repeated: the machine may be busy all the time
   std::size_t blocks_;
   std::size_t repeats_left_;
   std::vector<TimedRun> runs_;

@@ -84,7 +84,7 @@ def train(loader, run, update_s=0.0):
 @pytest.fixture
 def alone(monkeypatch):
     """Leaves out what other programs use: tests run beside them."""
-    monkeypatch.setattr(threads, "_busy_s", lambda: None)
+    monkeypatch.setattr(threads, "busy_s", lambda: None)
 
 
 @timing

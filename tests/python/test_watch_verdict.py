@@ -113,7 +113,7 @@ def test_what_other_programs_use_is_measured(tmp_path, monkeypatch):
     from pymillrace.watcher import threads
 
     busy = iter(range(0, 1000, 1))  # one core second between two readings that lie a second apart
-    monkeypatch.setattr(threads, "_busy_s", lambda: float(next(busy)))
+    monkeypatch.setattr(threads, "busy_s", lambda: float(next(busy)))
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: {0, 1})
     plants = {"update": plants_of.Plant(tmp_path / "plants", "update", "blocked", 50)}
     with mr.watching(run=tmp_path / "run"):

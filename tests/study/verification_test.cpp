@@ -109,7 +109,7 @@ TEST(Verification, ALoadThatNeverEndsStopsItAfterItsFirstBlock) {
     return run;
   });
   EXPECT_TRUE(verified.stopped());
-  EXPECT_EQ(verified.runs().size(), 7 + planned_runs(order) / 2) << "one block, and all repeats";
+  EXPECT_EQ(verified.runs().size(), 7u) << "nothing is repeated before a run was valid";
   EXPECT_EQ(verified.void_runs(), static_cast<int>(verified.runs().size()));
   EXPECT_TRUE(verified.is_void());
   EXPECT_FALSE(verified.baseline());

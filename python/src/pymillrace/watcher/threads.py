@@ -83,7 +83,7 @@ class Threads:
                                  for process in (0, *self.processes)}
         busy, family = None, 0.0
         if loader.session.directory.world_size == 1:  # other ranks are no other programs
-            busy, family = _busy_s(), family_s()
+            busy, family = busy_s(), family_s()
         if math.isnan(family):
             busy = None
         is_first = not self._latest
@@ -162,8 +162,9 @@ def _busiest(found: list[tuple[float, int]]) -> list[int]:
     return [thread for _, thread in sorted(found, reverse=True)]
 
 
-def _busy_s() -> float | None:
-    """Returns the CPU seconds for which the cores that this process may use were busy since boot."""
+def busy_s() -> float | None:
+    """Returns the CPU seconds for which the cores that this process may use were busy since boot, with stolen
+    time; None: unknown."""
     names = {f"cpu{one}" for one in os.sched_getaffinity(0)}
     try:
         rows = [line.split() for line in Path("/proc/stat").read_text().split("\n") if line.startswith("cpu")]

@@ -2,7 +2,7 @@
 
 The rules are those of `millrace profile --verify`. The predictions are written before the first run. Each block runs
 the changes in random order, with a baseline before and after each. A run beside which other programs took more than a
-tenth of the machine's CPU time is void and repeated. A change whose run fails is not run again: its reason is kept, and
+tenth of the cores' CPU time is void and repeated. A change whose run fails is not run again: its reason is kept, and
 the others go on. A ratio is the median over the blocks of a change's images/s over the mean of the two baselines; more
 than half of the blocks must be valid. Without a ratio for every change that did not fail there is no score, because the
 changes that are left would be a selection.
@@ -34,8 +34,9 @@ from .predict import PREFETCH
 from .recorded import predictions, read_summary
 from .records import open_record
 from .run_directory import is_complete
+from .threads import busy_s
 
-MOST_OTHERS = 0.1  # share of the machine's CPU time, as in study/analysis/whatif.h
+MOST_OTHERS = 0.1  # share of the cores' CPU time, as in study/analysis/whatif.h
 TRIES = 3  # of a run in all, while repeats are left
 COUNTED_EFFECT = 0.2  # smaller measured effects are shown and do not count
 SEED = 1
@@ -57,7 +58,7 @@ class TimedRun:
     """One run of the baseline (change None) or of a change."""
     change: int | None
     images_per_s: float
-    others: float | None  # share of the machine's CPU time that other programs took; None: unknown
+    others: float | None  # share of the cores' CPU time that other programs took; None: unknown
     failed: str | None = None  # why it gave no rate
 
     @property
@@ -194,15 +195,6 @@ def warm_up_of(what_if: dict[str, Any]) -> int:
     return max([WARM_UP, *(one + 2 for one in outstanding)])
 
 
-def _busy_s() -> float | None:
-    """Returns the machine's busy CPU seconds since boot; stolen time counts as busy."""
-    try:
-        fields = [int(one) for one in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-    except (OSError, ValueError):
-        return None
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
-
-
 def _children_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
@@ -220,20 +212,20 @@ class Script:
         return self.folder / f"{self.started:03}"
 
     def run(self, overrides: dict[str, int]) -> tuple[dict[str, Any], float | None]:
-        """Runs it once. Returns its summary and the share of the machine's CPU time that others took."""
+        """Runs it once. Returns its summary and the share of the cores' CPU time that others took."""
         self.started += 1
         run, log = self.latest, self.folder / f"{self.started:03}.log"
         plan = {"steps": self.warm_up + self.steps, "overrides": overrides}
         environment = {**watched_environment(run), PLAN: json.dumps(plan)}
         if "OMP_NUM_THREADS" in overrides:
             environment |= {name: str(overrides["OMP_NUM_THREADS"]) for name in THREADS_OF_POOLS}
-        busy, own, begin = _busy_s(), _children_s(), time.monotonic()
+        busy, own, begin = busy_s(), _children_s(), time.monotonic()
         with open(log, "w", encoding="utf-8") as file:
             try:
                 code, ended_by = child.run(self.words, environment, file)
             except OSError as error:
                 raise WatchError(f"cannot run {self.words[0]}: {error.strerror}", "name a program after --") from error
-        wall, end = time.monotonic() - begin, _busy_s()
+        wall, end = time.monotonic() - begin, busy_s()
         if ended_by is not None:
             raise Interrupted(ended_by, f"the messages of the run that it ended are in {log}")
         if code != 0:
@@ -254,7 +246,7 @@ class Script:
                              f"see {run / 'summary.json'}")
         if busy is None or end is None:
             return summary, None
-        others = (end - busy - (_children_s() - own)) / (wall * (os.cpu_count() or 1))
+        others = (end - busy - (_children_s() - own)) / (wall * len(os.sched_getaffinity(0)))
         return summary, min(1.0, max(0.0, others))
 
 
