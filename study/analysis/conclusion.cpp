@@ -53,8 +53,9 @@ ProfileFacts fitted(ProfileFacts facts, double fit) {
 
 /// Returns the relative half width of intervals that does not come from the demands.
 double model_error(const ProfileFacts& facts, const ReplayOutput& replayed) {
-  if (!(facts.images_per_s > 0) || !(replayed.images_per_s > 0)) return kModelError;
-  return std::hypot(kModelError, std::log(replayed.images_per_s / facts.images_per_s));
+  const double error = std::hypot(kModelError, facts.rate_error);
+  if (!(facts.images_per_s > 0) || !(replayed.images_per_s > 0)) return error;
+  return std::hypot(error, std::log(replayed.images_per_s / facts.images_per_s));
 }
 
 /// `probed` scales the facts' demands back to what the probes had measured.

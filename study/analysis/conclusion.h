@@ -30,6 +30,7 @@ struct ProfileFacts {
   std::string run_verdict;       ///< the sentence about them
   double others = 0;             ///< share of the machine that other programs took meanwhile, 0..1
   double demand_error = 0;       ///< relative half width of the 90% interval of demands
+  double rate_error = 0;         ///< relative range of the rates of several runs as configured
   std::vector<Tried> changes{};  ///< in order of preference among equals
 };
 
@@ -67,8 +68,8 @@ struct Conclusion {
 /// The demands of loading are scaled so that the replay of the baseline gives its measured rate, at
 /// most by 2, if that rate depends on them and other programs took at most kMaxOthers. An interval
 /// holds the ratios of replays with all demands at either end of their own interval, the unscaled
-/// ones included, widened by kModelError and by how far the replay of the baseline still is from
-/// its measurement.
+/// ones included, widened by kModelError, by the rate_error, and by how far the replay of the
+/// baseline still is from its measurement.
 Conclusion conclude(const ProfileFacts& facts);
 
 }  // namespace millrace::study

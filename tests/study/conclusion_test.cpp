@@ -305,6 +305,11 @@ TEST(Conclusion, IntervalsFollowFromDemandsAndTheReplaysError) {
   Outcome one = conclude(facts).outcomes[0];
   EXPECT_NEAR(one.low, one.predicted / (1 + kModelError), 1e-5);
   EXPECT_NEAR(one.high, one.predicted * (1 + kModelError), 1e-5);
+  facts.rate_error = 0.2;
+  one = conclude(facts).outcomes[0];
+  EXPECT_NEAR(one.low, one.predicted / (1 + std::hypot(kModelError, 0.2)), 1e-5)
+      << "runs of the same recipe differ by as much";
+  facts.rate_error = 0;
   const double replayed = facts.images_per_s;
   facts.images_per_s =
       0.3 * replayed;  // more than demands explain: the rest may be in predictions too

@@ -1,6 +1,7 @@
 // millrace profile: measures where the time goes, predicts the effect of changes, and verifies the
 // predictions.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -53,6 +54,12 @@ ProfileArguments on_one_device(ProfileArguments arguments) {
       "predicts 2 and 4 ranks");
   arguments.recipe.insert(arguments.recipe.end(), {"train.strategy=single", "train.ranks=0"});
   return arguments;
+}
+
+/// Returns how much larger the largest value is than the smallest, relative to that.
+double relative_range(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return *least > 0 ? *most / *least - 1 : 0;
 }
 
 /// Returns the mean time of a step between its events on the device; 0 where it was not measured.
@@ -168,7 +175,7 @@ class Profile {
     ProfileWork work;
     work.probes = model_->probes(kRounds);
     work.probe_s = kProbeSeconds;
-    work.batches = simulated_ ? 0 : batches_tried().size();
+    work.devices = devices().size();
     work.baselines = kBaselines;
     work.verifications = study::planned_runs(report_.order);
     work.run_s = arguments_.seconds;
@@ -188,10 +195,12 @@ class Profile {
     double step_guess = recipe_.number("simulated.update_ms") * 1e-3;
     if (!simulated_) {
       model_->set_device(is_on_cpu(recipe_) ? threads_ : 0);
-      for (const std::int64_t batch : batches_tried()) {
-        say(fmt::format("the device alone, batch {}", batch));
-        const std::vector<std::string> alone{"loader.workers=0",
-                                             fmt::format("loader.batch={}", batch)};
+      for (const auto& [key, overrides] : devices()) {
+        say(fmt::format(
+            "the device alone, {}",
+            overrides.empty() ? "as it is" : fmt::format("{}", fmt::join(overrides, " "))));
+        std::vector<std::string> alone = overrides;
+        alone.emplace_back("loader.workers=0");
         RunFigures figures = run_child("device", alone, kShortRun);
         const double step = figures.update_s + figures.load_s;
         figures = run_child(
@@ -200,7 +209,7 @@ class Profile {
              .steps = std::max<std::uint64_t>(
                  kShortRun.steps, static_cast<std::uint64_t>(arguments_.seconds / step))});
         // The host's update of a queued step ends with its launches.
-        model_->set_update(batch, std::max(figures.update_s, device_step_s(figures.summary)));
+        model_->set_update(key, std::max(figures.update_s, device_step_s(figures.summary)));
       }
       step_guess = study::replay(model_->input(recipe_)).update_s;
     }
@@ -229,21 +238,25 @@ class Profile {
     model_->set_host(study::middle_of(logs), study::middle_of(reads));
     if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, study::middle_of(updates));
     model_->limit_take(study::middle_of(steps) - model_->input(recipe_).update_s);
+    rate_error_ = relative_range(rates);
     // A simulated update takes what it is told to.
-    if (!simulated_) {
-      const auto [least, most] = std::minmax_element(updates.begin(), updates.end());
-      update_error_ = *least > 0 ? *most / *least - 1 : 0;
-    }
+    if (!simulated_) update_error_ = relative_range(updates);
     report_.baseline = study::middle_of(rates);
     baseline_wall_s_ = study::middle_of(walls);
   }
 
-  std::vector<std::int64_t> batches_tried() const {
-    std::vector<std::int64_t> all{pipeline::loader_options(recipe_, nullptr).batch};
-    for (const Candidate& one : candidates_)
-      all.push_back(pipeline::loader_options(one.recipe, nullptr).batch);
-    std::sort(all.begin(), all.end());
-    all.erase(std::unique(all.begin(), all.end()), all.end());
+  /// Returns the settings for which the device's step must be measured: of each
+  /// ProfileModel::device_key(), the first change's.
+  std::vector<std::pair<std::string, std::vector<std::string>>> devices() const {
+    std::vector<std::pair<std::string, std::vector<std::string>>> all;
+    if (simulated_) return all;
+    all.emplace_back(model_->device_key(recipe_), std::vector<std::string>());
+    for (const Candidate& one : candidates_) {
+      std::string key = model_->device_key(one.recipe);
+      if (std::none_of(all.begin(), all.end(),
+                       [&](const auto& known) { return known.first == key; }))
+        all.emplace_back(std::move(key), one.change.overrides);
+    }
     return all;
   }
 
@@ -272,6 +285,7 @@ class Profile {
     }
     facts.demand = model_->stages(recipe_);
     facts.demand_error = std::hypot(model_->demand_error(), update_error_);
+    facts.rate_error = rate_error_;
     facts.images_per_s = report_.baseline;
     facts.others = baseline_others_;
     facts.run_bound = study::text_at(report_.summary, {"bound"});
@@ -405,6 +419,7 @@ class Profile {
   std::vector<Candidate> candidates_;
   RunLength base_length_;
   double baseline_others_ = 0;  ///< share of the machine that others took during the first one
+  double rate_error_ = 0;       ///< relative range of the rate over the baselines
   double update_error_ = 0;     ///< relative range of a real device's update over the baselines
   double baseline_wall_s_ = 0;  ///< of one baseline run, start of the program included
   ProfileReport report_;

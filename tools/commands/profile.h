@@ -44,6 +44,9 @@ class LoaderProbe {
   /// works: a core that was idle runs the next batch more slowly. The sleep is not counted.
   ProbeFigures measure(int workers, double seconds, double pause_s = 0) const;
 
+  /// Returns the shape and type of the samples that it makes.
+  const SampleSpec& output() const { return transform_->output(); }
+
   /// Returns the part of a recipe that loading depends on: recipes with equal text need one probe.
   static std::string key_of(const Recipe& recipe);
 
@@ -91,10 +94,15 @@ class ProfileModel {
   /// thread sleeps per step while the device works; a loader without workers runs after that sleep.
   void probe(double seconds, int rounds, double idle_s);
 
-  /// Set the device's demands: its time per step by batch size, without other load. `threads`: CPU
-  /// threads that it keeps busy; 0: it takes no CPU.
+  /// Sets the CPU threads that the device keeps busy; 0: it takes no CPU.
   void set_device(int threads) { update_threads_ = threads; }
-  void set_update(std::int64_t batch, double seconds) { update_s_[batch] = seconds; }
+  /// Returns what the device's time per step depends on: the batch's size, the samples' shape, and
+  /// the keys of model, training and output. `recipe` must have been added.
+  std::string device_key(const Recipe& recipe) const;
+  /// Sets the device's time per step for recipes with a device_key(), without other load.
+  void set_update(const std::string& device_key, double seconds) {
+    update_s_[device_key] = seconds;
+  }
   /// Limits the trainer's cost of taking a batch to what a measured step took beyond its update.
   void limit_take(double seconds) { take_s_ = std::min(take_s_, std::max(0.0, seconds)); }
   /// Sets the trainer's own seconds per step, and an I/O thread's CPU seconds per sample (0:
@@ -128,7 +136,7 @@ class ProfileModel {
   std::map<std::string, LoaderDemand> demands_;
   /// Key in demands_ of the samples as they are, by that of the packed ones.
   std::map<std::string, std::string> plain_of_;
-  std::map<std::int64_t, double> update_s_;
+  std::map<std::string, double> update_s_;  ///< by device_key()
   std::vector<double> sizes_, weights_;
   int update_threads_ = 0;
   double host_s_ = 0, io_read_s_ = 0, wake_s_ = 0, take_s_ = 0, spread_ = 0;
@@ -178,7 +186,7 @@ inline constexpr RunLength kShortRun{.warm_up = 20, .steps = 40};
 struct ProfileWork {
   std::size_t probes = 0;   ///< measurements of a loader alone
   double probe_s = 0;       ///< seconds per probe
-  std::size_t batches = 0;  ///< batch sizes for which the device is run alone, twice each
+  std::size_t devices = 0;  ///< settings for which the device is run alone, twice each
   std::size_t baselines = 0;
   std::size_t verifications = 0;  ///< runs of --verify
   double run_s = 0;               ///< seconds that a run measures

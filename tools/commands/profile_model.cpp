@@ -1,5 +1,7 @@
 // Measures what loading demands, and fills the replay's input from recipes and measurements.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -281,6 +283,18 @@ const LoaderDemand& ProfileModel::demand(const Recipe& recipe) const {
   return demands_.at(LoaderProbe::key_of(recipe));
 }
 
+std::string ProfileModel::device_key(const Recipe& recipe) const {
+  const SampleSpec& sample = probes_.at(LoaderProbe::key_of(recipe)).output();
+  std::string key = fmt::format("{}x{}x{}x{}", recipe.integer("loader.batch"), sample.channels,
+                                sample.size.height, sample.size.width);
+  for (const Param& one : recipe_keys()) {
+    const std::string_view name = one.name;
+    if (name.starts_with("train.") || name.starts_with("model.") || name.starts_with("output."))
+      key += fmt::format(" {}={}", name, recipe.value(one.name));
+  }
+  return key;
+}
+
 study::ReplayInput ProfileModel::input(const Recipe& recipe) const {
   return input(recipe, demand(recipe));
 }
@@ -313,7 +327,7 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe, const LoaderDemand&
   }
   in.update_threads = update_threads_;
   in.update_s = is_simulated(recipe) ? recipe.number("simulated.update_ms") * 1e-3
-                                     : update_s_.at(options.batch);
+                                     : update_s_.at(device_key(recipe));
   in.frees_early = update_threads_ == 0;  // on the CPU the model reads the slot itself
   in.host_s = host_s_;
   in.wake_s = wake_s_;

@@ -79,16 +79,16 @@ RunLength run_length(double step_s, double seconds, int prefetch, std::uint64_t 
 std::string work_text(const ProfileWork& work) {
   constexpr double kModelStartS = 1.5;  // LibTorch and the model, beside the data set
   constexpr double kStepGuessS = 0.02;
-  const bool model = work.batches > 0;
+  const bool model = work.devices > 0;
   const double run_s = work.start_s + (model ? kModelStartS : 0) + work.run_s;
   const double short_s =
       run_s - work.run_s + static_cast<double>(kShortRun.warm_up + kShortRun.steps) * kStepGuessS;
   const auto times = [](std::size_t count, double seconds) {
     return static_cast<double>(count) * seconds;
   };
-  const double first_s = times(work.probes, work.probe_s) + times(work.batches, short_s + run_s) +
+  const double first_s = times(work.probes, work.probe_s) + times(work.devices, short_s + run_s) +
                          times(work.baselines, run_s);
-  const std::size_t runs = 2 * work.batches + work.baselines;
+  const std::size_t runs = 2 * work.devices + work.baselines;
   if (work.verifications == 0)
     return fmt::format("about {}: {} of the loader, {}", study::duration_text(first_s),
                        base::counted(work.probes, "probe"), base::counted(runs, "run"));
