@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <span>
 #include <utility>
 
 #include "base/folder.h"
@@ -112,15 +111,8 @@ class CocoReader final : public Reader {
       info_.bytes += bytes_.back();
       fingerprint.add(std::string_view(set_.files[i]));
       fingerprint.add(std::uint64_t{bytes_.back()});
-      fingerprint.add(set_.annotations.ends[i]);
     }
-    const auto add = [&](const auto& values) {
-      const auto bytes = std::as_bytes(std::span(values));
-      fingerprint.add({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
-    };
-    add(set_.annotations.boxes);
-    add(set_.annotations.classes);
-    add(set_.annotations.key_points);
+    fingerprint.add(set_.annotations);
     return fingerprint.value();
   }
 

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "millrace/error.h"
+#include "pipeline/readers/data_set.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -10,9 +10,6 @@
 
 namespace millrace::pipeline {
 
-/// Most objects of an image, far above those of any data set that is trained on.
-inline constexpr std::size_t kMostObjects = 65'536;
-
 struct CocoSet {
   std::vector<std::string> files;    ///< per image: its file_name, in the order of the list
   std::vector<std::string> classes;  ///< the categories' names, by rising id

@@ -104,6 +104,17 @@ void Fingerprint::add(std::uint64_t number) {
   add(std::span<const std::uint8_t>(bytes));
 }
 
+void Fingerprint::add(const Annotations& annotations) {
+  const auto add_all = [&](const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    add({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  };
+  add_all(annotations.ends);
+  add_all(annotations.boxes);
+  add_all(annotations.classes);
+  add_all(annotations.key_points);
+}
+
 std::uint64_t Fingerprint::value() const { return XXH3_64bits_digest(state_.get()); }
 
 }  // namespace millrace::pipeline

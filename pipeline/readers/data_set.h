@@ -32,6 +32,9 @@ inline std::vector<std::string> split_names(const std::string& split) {
 
 // Labels in text, and names for classes that have none.
 
+/// Most objects of an image, far above those of any data set that is trained on.
+inline constexpr std::size_t kMostObjects = 65'536;
+
 /// Upper bound for labels, whatever a recipe says: class names are kept in memory.
 inline constexpr std::int64_t kMaxClasses = 1 << 24;
 
@@ -75,6 +78,7 @@ class MILLRACE_PRIVATE_API Fingerprint {
   /// Adds a name with an end mark, so that "a" + "bc" differs from "ab" + "c".
   void add(std::string_view name);
   void add(std::uint64_t number);
+  void add(const Annotations& annotations);
   std::uint64_t value() const;
 
  private:

@@ -99,6 +99,7 @@ std::string find_split(const std::string& folder, const std::string& split) {
 FolderListing::FolderListing(std::string root, std::string lone_class) : root_(std::move(root)) {
   TopLevel top = look_into(root_);
   lone_ = top.folders.empty() && top.has_images;
+  loose_ = !lone_ && top.has_images;
   classes_ = std::move(top.folders);
   if (lone_) classes_.push_back(std::move(lone_class));
   for (std::size_t label = 0; label < classes_.size(); ++label) {
@@ -167,6 +168,17 @@ bool FolderListing::path_below(std::uint64_t index, std::size_t label, std::span
   if (!lone_) *end++ = '/';
   *std::copy(name.begin(), name.end(), end) = '\0';
   return true;
+}
+
+bool FolderListing::locate(std::uint64_t index, Location& location) const {
+  const std::size_t label = this->label(index);
+  location.offset = 0;
+  location.size = bytes(index);
+  location.whole_file = true;
+  location.label = static_cast<std::int64_t>(label);
+  if (!base::set_path(location, root_)) return false;
+  location.path[root_.size()] = '/';
+  return path_below(index, label, std::span(location.path).subspan(root_.size() + 1));
 }
 
 std::uint64_t FolderListing::total_bytes() const {
@@ -240,15 +252,7 @@ class FolderReader final : public Reader {
     return static_cast<std::int64_t>(files_.label(index));
   }
   bool locate(std::uint64_t index, Location& location) const override {
-    location.offset = 0;
-    location.size = files_.bytes(index);
-    location.whole_file = true;
-    const std::size_t label = files_.label(index);
-    location.label = static_cast<std::int64_t>(label);
-    const std::string& root = files_.root();
-    if (!base::set_path(location, root)) return false;
-    location.path[root.size()] = '/';
-    return files_.path_below(index, label, std::span(location.path).subspan(root.size() + 1));
+    return files_.locate(index, location);
   }
   std::string name(std::uint64_t index) const override {
     return base::printable(files_.path(index));

@@ -43,6 +43,11 @@ class MILLRACE_PRIVATE_API FolderListing {
   /// Writes the path below root() into `out` without allocating. Returns false if it does not fit.
   /// `label` is label(index).
   bool path_below(std::uint64_t index, std::size_t label, std::span<char> out) const;
+  /// Says where the file lies, with label(index) as its label. Returns false if its path is too
+  /// long to be opened.
+  bool locate(std::uint64_t index, Location& location) const;
+  /// Returns whether root() holds images beside its folders, which are not listed.
+  bool has_loose_images() const { return loose_; }
   std::uint64_t total_bytes() const;
   /// Returns a hash of the relative names and sizes.
   std::uint64_t fingerprint() const;
@@ -58,7 +63,8 @@ class MILLRACE_PRIVATE_API FolderListing {
   void add_file(const std::string& name, std::uint64_t size);
 
   std::string root_;
-  bool lone_ = false;  ///< the files lie in the root itself
+  bool lone_ = false;   ///< the files lie in the root itself
+  bool loose_ = false;  ///< images in the root are not listed
   std::vector<std::string> classes_;
   std::vector<std::uint64_t> starts_;  ///< first file of each class, and the end
   std::vector<char> arena_;            ///< names, each zero-terminated

@@ -20,10 +20,10 @@ namespace {
 
 /// Returns the kind of `millrace data make` whose sets `reader` opens, as they are or packed.
 const char* generated_for(const std::string& reader) {
-  return reader == "idx"     ? "digits"
-         : reader == "cifar" ? "objects"
-         : reader == "coco"  ? "boxes"
-                             : "photos";
+  return reader == "idx"                        ? "digits"
+         : reader == "cifar"                    ? "objects"
+         : reader == "coco" || reader == "yolo" ? "boxes"
+                                                : "photos";
 }
 
 /// Returns how many samples lie at most between two that a loader needs at about the same time.

@@ -22,6 +22,7 @@
 #include "pipeline/readers/synthetic.h"
 #include "pipeline/readers/tar.h"
 #include "pipeline/readers/url.h"
+#include "pipeline/readers/yolo.h"
 #include "pipeline/remote/remote_set.h"
 #include "plugins/host/registry.h"
 
@@ -38,13 +39,14 @@ struct Entry {
   const char* help;
 };
 
-constexpr std::array<Entry, 7> kReaders{
+constexpr std::array<Entry, 8> kReaders{
     {{"idx", open_idx, "IDX files, as MNIST comes in; .gz too"},
      {"cifar", open_cifar, "CIFAR-10's and CIFAR-100's binary files"},
      {"folder", open_folder, "image files, a folder a class"},
      {"tar", open_any_tar, "images in tar files, WebDataset's layout or a folder's; shards"},
      {"manifest", open_manifest, "image files that a CSV or JSONL file lists with their labels"},
      {"coco", open_coco, "images with boxes and key points, as COCO's JSON files list them"},
+     {"yolo", open_yolo, "images with boxes, a text file of them per image"},
      {"synthetic", open_synthetic, "images that are made up, for trying a pipeline"}}};
 
 }  // namespace

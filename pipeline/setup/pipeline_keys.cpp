@@ -25,10 +25,12 @@ std::vector<Param> general_keys() {
 std::vector<Param> data_keys() {
   return {
       Param::choice(
-          "data.reader", "idx", {"idx", "cifar", "folder", "tar", "manifest", "coco", "synthetic"},
+          "data.reader", "idx",
+          {"idx", "cifar", "folder", "tar", "manifest", "coco", "yolo", "synthetic"},
           "idx (MNIST's files), cifar (binary), folder (one folder per class), tar (WebDataset "
-          "or an archived folder), manifest (CSV or JSONL), coco (boxes and key points), synthetic "
-          "(generated); plugins.path adds more"),
+          "or an archived folder), manifest (CSV or JSONL), coco (boxes and key points), yolo "
+          "(boxes "
+          "in text files), synthetic (generated); plugins.path adds more"),
       Param::text("data.path", "",
                   "folder of the data set; tar, manifest and coco also take a file, tar also "
                   "shard-{000..003}.tar, http://HOST/FOLDER/ and s3://BUCKET/FOLDER/"),

@@ -341,6 +341,17 @@ TEST(MakeBoxes, EachBoxHoldsAShapeThatTouchesItsEdges) {
   EXPECT_EQ(open_reader({"coco", folder.path(), "test", 0})->info().count, 3u);
   EXPECT_EQ(tools::detect_reader(folder.path()), "coco");
 
+  const auto labelled = open_reader({"yolo", folder.path(), "train", 0});
+  EXPECT_EQ(labelled->info().classes, reader->info().classes);
+  const Annotations& fractions = *labelled->annotations();
+  const Annotations& pixels = *reader->annotations();
+  EXPECT_EQ(fractions.ends, pixels.ends);
+  EXPECT_EQ(fractions.classes, pixels.classes);
+  for (std::size_t i = 0; i < std::min(fractions.boxes.size(), pixels.boxes.size()); ++i) {
+    EXPECT_NEAR(fractions.boxes[i].x0 * 320, pixels.boxes[i].x0, 1e-4);
+    EXPECT_NEAR(fractions.boxes[i].y1 * 240, pixels.boxes[i].y1, 1e-4);
+  }
+
   LoaderOptions loader_options;
   loader_options.workers = 0;
   loader_options.batch = 12;

@@ -25,7 +25,7 @@ TEST(OpenReader, RefusesUnknownReaderWithTheNearestName) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "data.reader: unknown reader 'foldr'; choose one of idx, cifar, folder, tar, "
-                 "manifest, coco, synthetic");
+                 "manifest, coco, yolo, synthetic");
     EXPECT_EQ(error.hint(), "did you mean folder?");
   }
 }

@@ -1,4 +1,4 @@
-"""Boxes and key points of COCO sets: they follow planted rectangles, and come in the forms that detectors take."""
+"""Boxes and key points of COCO and YOLO sets: they follow planted rectangles, and come in the forms that detectors take."""
 import copy
 import json
 import pickle
@@ -62,6 +62,40 @@ def test_boxes_follow_planted_rectangles(coco):
 
 def values_of(loader):
     return [array.tobytes() for batch in loader for array in (*batch.boxes, batch.key_points, batch.images)]
+
+
+@pytest.fixture(scope="module")
+def yolo(coco, tmp_path_factory):
+    """The set of the fixture coco in YOLO's layout; images without a rectangle have no label file."""
+    folder = tmp_path_factory.mktemp("yolo")
+    for inner in ("images/train", "labels/train"):
+        (folder / inner).mkdir(parents=True)
+    found = json.loads((coco / "train.json").read_text())
+    for image in found["images"]:
+        name = f"{image['id']}"
+        (folder / f"images/train/{name}.jpg").write_bytes((coco / image["file_name"]).read_bytes())
+        lines = []
+        for one in found["annotations"]:
+            left, top, width, height = one["bbox"]
+            x, y = (left + width / 2) / WIDTH, (top + height / 2) / HEIGHT
+            if one["image_id"] == image["id"]:
+                lines.append(f"{one['category_id'] - 7} {x} {y} {width / WIDTH} {height / HEIGHT}\n")
+        if lines:
+            (folder / f"labels/train/{name}.txt").write_text("".join(lines))
+    (folder / "classes.txt").write_text("left\nright\n")
+    return folder
+
+
+def test_a_yolo_set_gives_the_boxes_of_its_twin_in_cocos_format(coco, yolo):
+    loader, seen = mr.Loader(mr.Yolo(yolo), GEOMETRY, "output.dtype=u8", batch=8, numpy=True), 0
+    assert loader.dataset.classes == ["left", "right"]
+    for batch, twin in zip(loader, make(coco)):
+        assert np.array_equal(batch.images, twin.images)
+        assert np.allclose(batch.boxes.values, twin.boxes.values, atol=1e-3)
+        assert all(np.array_equal(a, b) for a, b in zip(batch.boxes[1:], twin.boxes[1:]))
+        assert batch.image_ids == batch.samples.tolist()
+        seen += len(batch.boxes.values)
+    assert seen > COUNT / 2
 
 
 def test_bytes_do_not_depend_on_workers_ranks_or_the_point_of_resumption(coco):
@@ -132,7 +166,7 @@ def test_ultralytics_form(coco, numpy):
         assert np.array_equal(np.asarray(shaped["img"]), batch.images)
 
 
-def test_misuse_is_one_clear_line(coco, data):
+def test_misuse_is_one_clear_line(coco, yolo, data):
     with pytest.raises(mr.UsageError, match="elastic moves pixels in a way that the boxes of .* cannot follow"):
         make(coco, chain=[mr.ElasticTransform()])
     with pytest.raises(mr.UsageError, match="cutmix"):
@@ -143,6 +177,8 @@ def test_misuse_is_one_clear_line(coco, data):
         make(coco, collate="torchvision", keys=("image", "label"))
     with pytest.raises(mr.UsageError, match="targets.flip_pairs names key point 2, and an object has 2"):
         make(coco, "targets.flip_pairs=0-2")
+    with pytest.raises(mr.DataError, match="no images and labels of split 'test'"):
+        mr.Loader(mr.Yolo(yolo, split="test"), GEOMETRY, batch=8)
     batch = next(iter(mr.Loader(mr.Folder(data / "photos"), [mr.RandomResizedCrop(16)], batch=4, numpy=True)))
     with pytest.raises(mr.UsageError, match="no boxes"):
         batch.boxes

@@ -467,7 +467,8 @@ void add_data(CLI::App& app, Command& chosen) {
   add_common(*make);
   make->footer("Example:\n  millrace data make photos data/photos --count 512");
 
-  add_make(*make, "boxes", "scenes of shapes, with their boxes in COCO's format", boxes, chosen);
+  add_make(*make, "boxes", "scenes of shapes, with their boxes in COCO's and YOLO's formats", boxes,
+           chosen);
   add_make(*make, "digits", "an MNIST-shaped, learnable IDX set", digits, chosen);
   add_make(*make, "objects", "a learnable data set in the format of CIFAR-10", objects, chosen);
   add_make_photos(*make, chosen);

@@ -136,7 +136,7 @@ struct PhotosOptions {
 /// Throws RunError for a full disk too.
 void make_photos(const PhotosOptions& options);
 
-// Generated set for detectors: scenes of shapes, with the box of each in COCO's format.
+// Generated set for detectors: scenes of shapes, with their boxes in COCO's and in YOLO's format.
 
 inline constexpr std::array<const char*, 3> kShapeNames{"rectangle", "ellipse", "triangle"};
 
@@ -150,9 +150,10 @@ struct BoxesOptions {
   Progress progress;
 };
 
-/// Writes train/*.jpg, test/*.jpg and annotations/instances_SPLIT.json: images of 320x240 with 1 to
-/// 6 shapes that hide nothing of each other. Keeps an existing file if it is identical; otherwise,
-/// without `force`, throws RunError with the file in the way. Throws RunError for a full disk too.
+/// Writes images/SPLIT/*.jpg, annotations/instances_SPLIT.json, labels/SPLIT/*.txt and classes.txt:
+/// images of 320x240 with 1 to 6 shapes that hide nothing of each other. Keeps an existing file if
+/// it is identical; otherwise, without `force`, throws RunError with the file in the way. Throws
+/// RunError for a full disk too.
 void make_boxes(const BoxesOptions& options);
 
 // Makes and checks the indexes of archives.

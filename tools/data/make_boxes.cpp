@@ -1,10 +1,12 @@
-// Scenes of shapes whose boxes are known, in COCO's layout.
+// Scenes of shapes whose boxes are known, as COCO's and as YOLO's files list them.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <vector>
 
 #include "base/rng.h"
@@ -85,6 +87,17 @@ std::vector<std::uint8_t> pixels_of(const std::vector<Shape>& shapes, Draw& draw
   return pixels;
 }
 
+/// Returns the lines of an image's label file.
+std::string labels_of(const std::vector<Shape>& shapes) {
+  std::string lines;
+  for (const Shape& shape : shapes)
+    lines += fmt::format("{} {} {} {} {}\n", shape.label,
+                         (shape.left + 0.5 * shape.width) / kScene.width,
+                         (shape.top + 0.5 * shape.height) / kScene.height,
+                         1.0 * shape.width / kScene.width, 1.0 * shape.height / kScene.height);
+  return lines;
+}
+
 /// Returns the annotations of a split, whose images have these shapes.
 std::string annotations_of(const std::vector<std::vector<Shape>>& images) {
   Json json{
@@ -119,15 +132,22 @@ void make_boxes(const BoxesOptions& options) {
   if (options.train == 0 || options.test == 0)
     throw UsageError("a data set needs a training image and a test image", "give larger counts");
   const Split splits[] = {{"train", 0, options.train}, {"test", 1, options.test}};
-  std::vector<std::string> names;
+  std::vector<std::string> names{"classes.txt"};
   for (const Split& split : splits) {
     names.push_back(fmt::format("annotations/instances_{}.json", split.name));
     for (std::uint32_t i = 0; i < split.count; ++i)
-      names.push_back(fmt::format("{}/{:06}.jpg", split.name, i));
+      for (const char* name : {"images/{}/{:06}.jpg", "labels/{}/{:06}.txt"})
+        names.push_back(fmt::format(fmt::runtime(name), split.name, i));
   }
   prepare_folder(options.path, names, options.force);
-  for (const char* folder : {"annotations", "train", "test"})
+  for (const char* folder :
+       {"annotations", "images/train", "images/test", "labels/train", "labels/test"})
     make_folder(options.path + "/" + folder);
+  const auto write = [&](const std::string& name, std::string_view text) {
+    const std::vector<std::uint8_t> bytes(text.begin(), text.end());
+    write_or_match(options.path + "/" + name, bytes, options.force);
+  };
+  write("classes.txt", fmt::format("{}\n", fmt::join(kShapeNames, "\n")));
 
   std::uint64_t before = 0;
   for (const Split& split : splits) {
@@ -138,12 +158,11 @@ void make_boxes(const BoxesOptions& options) {
     parallel_for(split.count, 1, options.threads, progress, [&](std::uint64_t i, std::uint64_t) {
       Draw draw(base::stream({options.seed, split.epoch, i}, base::op_id("boxes")));
       shapes[i] = drawn_shapes(draw);
-      write_or_match(fmt::format("{}/{}/{:06}.jpg", options.path, split.name, i),
+      write_or_match(fmt::format("{}/images/{}/{:06}.jpg", options.path, split.name, i),
                      encode_jpeg(pixels_of(shapes[i], draw), kScene, kQuality), options.force);
+      write(fmt::format("labels/{}/{:06}.txt", split.name, i), labels_of(shapes[i]));
     });
-    const std::string text = annotations_of(shapes);
-    write_or_match(fmt::format("{}/annotations/instances_{}.json", options.path, split.name),
-                   std::vector<std::uint8_t>(text.begin(), text.end()), options.force);
+    write(fmt::format("annotations/instances_{}.json", split.name), annotations_of(shapes));
     before += split.count;
   }
 }

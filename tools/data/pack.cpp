@@ -73,7 +73,7 @@ std::unique_ptr<Reader> open_source(const PackOptions& options, const std::strin
         "pack takes image folders, archives and manifests");
   if (reader->annotations() != nullptr)
     throw UsageError(fmt::format("{} has boxes, which archives do not keep", options.source),
-                     "train from the set as it is: data.reader=coco");
+                     "train from the set as it is: data.reader=" + data.reader);
   return reader;
 }
 

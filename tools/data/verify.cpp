@@ -21,6 +21,7 @@
 #include "pipeline/readers/manifest.h"
 #include "pipeline/readers/tar.h"
 #include "pipeline/readers/url.h"
+#include "pipeline/readers/yolo.h"
 #include "tools/data/data.h"
 
 namespace millrace::tools {
@@ -50,6 +51,7 @@ std::string detect_reader(const std::string& path) {
     if (!idx.images.empty() || !idx.labels.empty()) return "idx";
     if (pipeline::find_cifar(path, split).layout != nullptr) return "cifar";
     if (!pipeline::find_annotations(path, split).empty()) return "coco";
+    if (!pipeline::find_yolo(path, split).images.empty()) return "yolo";
   }
   if (!base::is_folder(path)) return "folder";
   if (!pipeline::find_manifests(path).empty()) return "manifest";
@@ -256,7 +258,8 @@ void add_indexes(const VerifyOptions& options, VerifyReport& report) {
 VerifyReport verify_data(const VerifyOptions& options) {
   VerifyReport report;
   report.kind = detect_reader(options.path);
-  if (report.kind == "tar" || report.kind == "manifest" || report.kind == "coco") {
+  if (report.kind == "tar" || report.kind == "manifest" || report.kind == "coco" ||
+      report.kind == "yolo") {
     std::string missing;
     for (const char* split : kSplits) verify_encoded(options, split, report, missing);
     if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});

@@ -67,6 +67,7 @@ from .recipes import (
     Manifest as Manifest,
     Normalize as Normalize,
     Tar as Tar,
+    Yolo as Yolo,
 )
 from .samplers import (
     MPerClassSampler as MPerClassSampler,
@@ -155,6 +156,7 @@ __all__ = [
     "VFlip",
     "WatchError",
     "WeightedRandomSampler",
+    "Yolo",
     "augmentation",
     "from_torchvision",
     "log_to_mlflow",

@@ -172,13 +172,13 @@ class Batch(tuple[Any, ...]):
 
     @property
     def image_ids(self) -> list[int]:
-        """The annotation file's own id of each image; empty without boxes."""
+        """COCO's own id of each image, or its index in a YOLO set; empty without boxes."""
         return self._raw.image_ids()
 
     def _objects(self) -> tuple[Any, ...]:
         found = self._raw.objects()
         if found is None:
-            raise UsageError("this data set has no boxes", "read a COCO set: data.reader=coco")
+            raise UsageError("this data set has no boxes", "read a set with boxes: data.reader=coco or yolo")
         return found
 
     @property

@@ -56,6 +56,12 @@ class Coco(Files):
     _reader = "coco"
 
 
+class Yolo(Files):
+    """Images with boxes in YOLO's text files: a folder with images/train and labels/train, or train/images and so on."""
+
+    _reader = "yolo"
+
+
 class Idx(Files):
     """MNIST's files."""
 
