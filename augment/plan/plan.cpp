@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "augment/plan/mask_warp.h"
 #include "augment/plan/runner.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -129,6 +130,17 @@ void Plan::run_tracked(const SampleKey& key, PixelSource& source, std::byte* out
   trail.warps.clear();
   trail.lost = !mixers_.empty();  // several images' pixels share a sample
   run(key, source, out, scratch, nullptr, &trail);
+}
+
+void Plan::move_mask(const Trail& trail, PixelSource& mask, std::uint8_t fill, std::uint8_t* out,
+                     Scratch& scratch) const {
+  static const std::string kName = "mask";
+  static const Store kLevels(DType::u8, Layout::hwc, 1, {0}, {1});
+  const SampleKey unused;  // the draws have been made
+  Runner runner(unused, mask, 1, options_, static_cast<PlanScratch&>(scratch), nullptr, nullptr);
+  for (const millrace_warp& warp : trail.warps) runner.move(for_mask(warp, fill), kName);
+  runner.finish({spec_.size, 1, DType::u8, Layout::hwc}, kLevels,
+                reinterpret_cast<std::byte*>(out));
 }
 
 std::string Plan::untracked_op() const {

@@ -82,6 +82,8 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
            Scratch& scratch) const override;
   void run_tracked(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
                    Trail& trail) const override;
+  void move_mask(const Trail& trail, PixelSource& mask, std::uint8_t fill, std::uint8_t* out,
+                 Scratch& scratch) const override;
   std::string untracked_op() const override;
   /// Runs the chain and records each step in `trace`, and each warp in `trail`, unless they are
   /// null.

@@ -108,6 +108,11 @@ void Runner::geometric(const plugins::Unit& unit, const std::string& name) {
         "report it to the plugin's author");
   check_warp(unit, input, warp);
   if (trail_ != nullptr) trail_->warps.push_back(warp);
+  move(warp, name);
+}
+
+void Runner::move(const millrace_warp& warp, const std::string& name) {
+  const Size output = warp.output;
   const bool alone = options_.resample == Resample::stepwise && !fold_.is_empty();
   if (alone || (has_tables_ && !shows_no_fill(warp))) flush();
   if (warp.interpolation == MILLRACE_INDEX && warp.border != MILLRACE_CONSTANT) {
@@ -123,8 +128,8 @@ void Runner::geometric(const plugins::Unit& unit, const std::string& name) {
   if (!fold_.add(warp)) {
     flush();
     if (!fold_.add(warp))
-      throw UsageError(fmt::format("{}: a warp from {}x{} that cannot be carried out",
-                                   unit.table().name, input.width, input.height));
+      throw UsageError(fmt::format("{}: a warp from {}x{} that cannot be carried out", name,
+                                   fold_.output().width, fold_.output().height));
   }
   if (trace_ != nullptr) folded_.push_back(name);
 }

@@ -38,6 +38,8 @@ class Runner {
 
   /// Applies an op; `id` keys its draws.
   void apply(const plugins::Unit& unit, std::uint32_t id, const std::string& name);
+  /// Applies the warp of an op.
+  void move(const millrace_warp& warp, const std::string& name);
   /// Returns the size after the ops so far.
   Size output() const { return fold_.output(); }
   /// Writes the sample. output() must equal the spec's size.

@@ -45,7 +45,7 @@ enum class BoxFormat {
   cxcywh,  ///< centre, width, height
 };
 
-/// `targets.*`: how objects are handed out, and which of them.
+/// `targets.*`: how objects and masks are handed out, and which objects.
 struct TargetOptions {
   BoxFormat format = BoxFormat::xyxy;
   bool relative = false;      ///< positions are fractions of the output's width and height
@@ -53,6 +53,7 @@ struct TargetOptions {
   double min_visibility = 0;  ///< smallest part of a box's area that is left
   /// Key points that exchange their places where the image is mirrored.
   std::vector<std::pair<std::size_t, std::size_t>> flip_pairs{};
+  std::uint8_t mask_fill = 255;  ///< class id of a mask's pixels that lie outside its image
 };
 
 /// The objects of a batch's samples that are left in their images, sample by sample. Positions are

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -113,7 +114,7 @@ struct LoaderOptions {
   /// pixels are the same.
   bool only_libjpeg = false;
   bool warps = false;                               ///< keep Batch::warps()
-  TargetOptions targets;                            ///< for data sets with annotations
+  TargetOptions targets;                            ///< for data sets with annotations or masks
   bool record = true;                               ///< keep totals per stage and Batch::history()
   std::shared_ptr<measure::LoaderTracks> timeline;  ///< records a timeline; null: none
   /// Emulates a slower disk; null: reads take their natural time.
@@ -139,8 +140,9 @@ MILLRACE_EXPORT std::uint64_t batches_per_epoch(const LoaderOptions& options,
 /// takes more than max_bytes. The constructor of Loader makes the same checks.
 MILLRACE_EXPORT void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
 
-/// Throws UsageError if the data set has objects that an op of `transform` cannot take along, or if
-/// the flip pairs do not fit its key points. The constructor of Loader makes the same checks.
+/// Throws UsageError if the data set has objects or masks that an op of `transform` cannot take
+/// along, or if the flip pairs do not fit its key points. The constructor of Loader makes the same
+/// checks.
 MILLRACE_EXPORT void check_targets(const LoaderOptions& options, const Reader& reader,
                                    const Transform& transform);
 
@@ -211,6 +213,9 @@ class MILLRACE_EXPORT Batch {
   /// Returns what is left of the objects in the samples. Of its offsets, the first count() + 1
   /// count; there is only one if the reader has no annotations.
   const Objects& objects() const;
+  /// Returns count() masks one after the other, 64-byte aligned: the class id of each pixel of the
+  /// samples. Empty if the data set has none.
+  std::span<const std::uint8_t> masks() const;
   /// Returns the number of samples present. It is less than a full batch after on_error=skip and at
   /// the end of an epoch. With several ranks it may be 0: every rank gets every batch, even if its
   /// slice is empty.

@@ -49,6 +49,7 @@ struct DatasetInfo {
   bool in_place = false;              ///< read() returns the reader's own memory, not the scratch
   std::vector<ArchiveInfo> archives;  ///< in the set's order; empty for sets without archives
   bool requested = false;             ///< each sample is read by a request to a server
+  bool masks = false;                 ///< each sample has a mask: Reader::mask()
 };
 
 /// One sample's bytes, borrowed. They are valid until the scratch buffer that was passed to read()
@@ -109,6 +110,11 @@ class Reader {
   /// Writes the file range that holds the sample's stored bytes, and returns true. Returns false if
   /// there is none, as for compressed or generated samples.
   virtual bool locate(std::uint64_t, Location&) const { return false; }
+  /// Returns the PNG file of a sample's mask, whose pixels are class ids; valid as the bytes of
+  /// read(). Empty if the data set has no masks. Throws DataError if the file cannot be read.
+  virtual std::span<const std::uint8_t> mask(std::uint64_t, Buffer&) const { return {}; }
+  /// Writes the file range that holds the sample's mask, and returns true; as locate().
+  virtual bool locate_mask(std::uint64_t, Location&) const { return false; }
   /// Returns how many samples before a read expect() should announce it; 0: not at all.
   virtual std::uint64_t lookahead() const { return 0; }
   /// Announces a sample that will be read later, in the order of the reads. Returns at once.
@@ -205,6 +211,7 @@ struct DataOptions {
   /// none.
   std::string listed{};
   double fraction = 1;  ///< `data.fraction`: of each class, which split "train" is limited to
+  std::string masks{};  ///< `data.masks`: the folder of reader "folder"'s masks; empty: none
 };
 
 /// Name and help line of a built-in reader.

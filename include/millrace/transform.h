@@ -123,6 +123,11 @@ class Transform {
     trail.warps.clear();
     trail.lost = true;
   }
+  /// Moves the mask of a sample's image along the trail of run_tracked(), by nearest neighbour, and
+  /// writes its output().size levels to `out`, row by row. `fill` stands where the trail shows
+  /// nothing of the image. Call it only if untracked_op() is "". Throws what `mask` throws.
+  virtual void move_mask(const Trail& /*trail*/, PixelSource& /*mask*/, std::uint8_t /*fill*/,
+                         std::uint8_t* /*out*/, Scratch& /*scratch*/) const {}
   /// Returns the name of an op whose trails may be lost, or "" if there is none.
   virtual std::string untracked_op() const { return "the transform"; }
 

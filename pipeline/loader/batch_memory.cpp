@@ -108,20 +108,23 @@ void KeptMemory::release(void* memory, std::size_t size) noexcept {
   unused_.push_back({memory, size});
 }
 
-void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
-                            std::size_t bytes, std::size_t row, bool tracked) {
-  sample_bytes = bytes;
-  classes = row;
+void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, const BatchShape& shape) {
+  const std::size_t count = shape.samples;
+  sample_bytes = shape.sample_bytes;
+  mask_bytes = shape.mask_bytes;
+  classes = shape.classes;
   const auto aligned = [](std::size_t size) { return (size + 63) / 64 * 64; };
   const std::size_t labels_at = aligned(count * sample_bytes + kTailSlack);
   const std::size_t rows_at = labels_at + aligned(count * sizeof(std::int64_t));
-  memory = SlotBlock(from, rows_at + count * classes * sizeof(float));
+  const std::size_t masks_at = rows_at + aligned(count * classes * sizeof(float));
+  memory = SlotBlock(from, masks_at + count * shape.mask_bytes);
   samples = memory.data();
   if (from == nullptr) use_large_pages(samples, memory.size());
   labels = {reinterpret_cast<std::int64_t*>(samples + labels_at), count};
   probabilities = {reinterpret_cast<float*>(samples + rows_at), count * classes};
+  masks = {samples + masks_at, count * shape.mask_bytes};
   indices.assign(count, 0);
-  if (tracked) warps.assign(9 * count, std::numeric_limits<float>::quiet_NaN());
+  if (shape.warps) warps.assign(9 * count, std::numeric_limits<float>::quiet_NaN());
 }
 
 bool ReadyEvent::spin(const std::atomic<std::uint32_t>& ready) {
@@ -210,6 +213,7 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
   for (std::size_t i = 0; row > 0 && i < samples; ++i)
     slot.probabilities[i * row + static_cast<std::size_t>(slot.labels[i])] = 1;
   slot.objects.offsets.assign(samples + 1, 0);
+  std::fill(slot.masks.begin(), slot.masks.end(), std::uint8_t{0});
   slot.kept = static_cast<std::int64_t>(samples);
 }
 
@@ -223,6 +227,7 @@ void swap_memory(BatchContents& a, BatchContents& b) {
   std::swap(a.samples, b.samples);
   std::swap(a.labels, b.labels);
   std::swap(a.probabilities, b.probabilities);
+  std::swap(a.masks, b.masks);
   a.indices.swap(b.indices);
   a.warps.swap(b.warps);
   std::swap(a.objects, b.objects);
@@ -237,15 +242,9 @@ void copy_memory(const BatchContents& from, BatchContents& to) {
 
 }  // namespace
 
-BatchPool::BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, std::size_t count,
-                     std::size_t bytes, std::size_t row, bool tracked, std::size_t most)
-    : from_(std::move(from)),
-      samples_(count),
-      sample_bytes_(bytes),
-      classes_(row),
-      tracked_(tracked),
-      most_(most),
-      waiting_(slots) {
+BatchPool::BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, const BatchShape& shape,
+                     std::size_t most)
+    : from_(std::move(from)), shape_(shape), most_(most), waiting_(slots) {
   unused_.reserve(slots + most_);
   empty_.reserve(slots);
   for (std::size_t i = 0; i < slots; ++i) unused_.push_back(make());
@@ -254,7 +253,7 @@ BatchPool::BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, std::s
 
 std::unique_ptr<BatchContents> BatchPool::make() const {
   auto contents = std::make_unique<BatchContents>();
-  contents->reserve(from_, samples_, sample_bytes_, classes_, tracked_);
+  contents->reserve(from_, shape_);
   return contents;
 }
 

@@ -152,6 +152,8 @@ struct BatchId {
 struct Fetched {
   Sample sample;
   Buffer bytes;  ///< memory that the sample may use
+  std::span<const std::uint8_t> mask;
+  Buffer mask_bytes;
   std::exception_ptr error;
 };
 
@@ -162,23 +164,31 @@ struct Failed {
   std::string name, reason;
 };
 
+/// What a batch has memory for.
+struct BatchShape {
+  std::size_t samples = 0;
+  std::size_t sample_bytes = 0;
+  std::size_t mask_bytes = 0;  ///< per sample; 0: no masks
+  std::size_t classes = 0;     ///< length of a row of probabilities
+  bool warps = false;
+};
+
 /// A batch and its memory. Batch::detach() takes it out of the slot.
 struct BatchContents {
-  /// Allocates `count` samples of `bytes` each, labels, rows of `row` probabilities and, if
-  /// `tracked`, warps.
-  void reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count, std::size_t bytes,
-               std::size_t row, bool tracked);
+  void reserve(const std::shared_ptr<SlotMemory>& from, const BatchShape& shape);
   bool has_memory() const { return samples != nullptr; }
 
-  /// Block of the next three, so that a device copies the whole batch the same way.
+  /// Block of the next four, so that a device copies the whole batch the same way.
   SlotBlock memory;
   std::uint8_t* samples = nullptr;  ///< one after the other
   std::span<std::int64_t> labels;
   std::span<float> probabilities;      ///< one row of classes per sample, if ops mix labels
+  std::span<std::uint8_t> masks;       ///< one per sample, if the data set has any
   std::vector<std::uint64_t> indices;  ///< index of each sample in the data set
   std::vector<float> warps;            ///< nine numbers per sample; empty unless they are asked for
   Objects objects;                     ///< once finished; its memory is kept from batch to batch
-  std::size_t sample_bytes = 0;        ///< remains without memory, as does `classes`
+  std::size_t sample_bytes = 0;        ///< remains without memory, as do the next two
+  std::size_t mask_bytes = 0;          ///< of one sample
   std::size_t classes = 0;             ///< length of a row of probabilities
   BatchId id;
   std::int64_t valid = 0;  ///< samples present, once finished
@@ -247,10 +257,10 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
 /// back. Detached batches keep the pool alive.
 class BatchPool : public std::enable_shared_from_this<BatchPool> {
  public:
-  /// Allocates a block for each of `slots` slots through `from`, of the shape of
-  /// BatchContents::reserve(). Keeps at most `most` unused blocks beside those.
-  BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, std::size_t count,
-            std::size_t bytes, std::size_t row, bool tracked, std::size_t most);
+  /// Allocates a block for each of `slots` slots through `from`. Keeps at most `most` unused blocks
+  /// beside those.
+  BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, const BatchShape& shape,
+            std::size_t most);
 
   /// Gives a slot the block that was returned last, unless it has one.
   void lend(BatchContents& slot) noexcept;
@@ -268,8 +278,7 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   void put(std::unique_ptr<BatchContents> contents) noexcept;
 
   const std::shared_ptr<SlotMemory> from_;
-  const std::size_t samples_, sample_bytes_, classes_;
-  const bool tracked_;
+  const BatchShape shape_;
   const std::size_t most_;
   std::size_t block_bytes_ = 0;
   std::atomic<std::uint64_t> allocated_{0};

@@ -111,12 +111,13 @@ void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
 
 void check_targets(const LoaderOptions& options, const Reader& reader, const Transform& transform) {
   const Annotations* annotations = reader.annotations();
-  if (annotations == nullptr) return;
+  if (annotations == nullptr && !reader.info().masks) return;
   if (const std::string op = transform.untracked_op(); !op.empty())
-    throw UsageError(fmt::format("{} moves pixels in a way that the boxes of {} cannot follow", op,
-                                 reader.info().path),
+    throw UsageError(fmt::format("{} moves pixels in a way that the {} of {} cannot follow", op,
+                                 annotations != nullptr ? "boxes" : "masks", reader.info().path),
                      fmt::format("leave it out: augment.{}.enabled=false", op));
-  pipeline::check_flip_pairs(options.targets.flip_pairs, annotations->points);
+  if (annotations != nullptr)
+    pipeline::check_flip_pairs(options.targets.flip_pairs, annotations->points);
 }
 
 Batch::Batch(std::shared_ptr<pipeline::LoaderCore> core, std::size_t slot)
@@ -163,6 +164,9 @@ const float* Batch::warps() const {
   return contents_->warps.empty() ? nullptr : contents_->warps.data();
 }
 const Objects& Batch::objects() const { return contents_->objects; }
+std::span<const std::uint8_t> Batch::masks() const {
+  return contents_->masks.first(static_cast<std::size_t>(count()) * contents_->mask_bytes);
+}
 std::int64_t Batch::count() const { return contents_->valid; }
 std::int64_t Batch::global_count() const { return contents_->id.global; }
 std::uint32_t Batch::epoch() const { return contents_->id.epoch; }

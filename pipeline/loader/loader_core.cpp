@@ -58,17 +58,19 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   issued_ = freed_ = announced_ = options_.first_batch;
   consumed_ = options_.first_batch;
   const auto most = static_cast<std::size_t>(max_);
-  const std::size_t sample = stages_.transform().output().bytes();
-  const auto classes = static_cast<std::size_t>(stages_.transform().soft_classes());
+  const BatchShape shape{most, stages_.transform().output().bytes(), stages_.mask_bytes(),
+                         static_cast<std::size_t>(stages_.transform().soft_classes()),
+                         options_.warps};
   const bool recycles = options_.mode == LoaderMode::normal;
-  pool_ = std::make_shared<BatchPool>(options_.memory, recycles ? slots_.size() : 0, most, sample,
-                                      classes, options_.warps, slots_.size() + 1);
+  pool_ = std::make_shared<BatchPool>(options_.memory, recycles ? slots_.size() : 0, shape,
+                                      slots_.size() + 1);
   slot_bytes_ = slots_.size() * pool_->block_bytes();
   for (Slot& slot : slots_) {
-    slot.sample_bytes = sample;
-    slot.classes = classes;
+    slot.sample_bytes = shape.sample_bytes;
+    slot.mask_bytes = shape.mask_bytes;
+    slot.classes = shape.classes;
     if (!recycles) {  // what it holds is handed out again
-      slot.reserve(options_.memory, most, sample, classes, options_.warps);
+      slot.reserve(options_.memory, shape);
       slot.backed = true;
       slot_bytes_ += slot.memory.size();
     }

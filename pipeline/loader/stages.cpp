@@ -158,6 +158,25 @@ class Stages::Decoding final : public PixelSource {
   Recorder& recorder_;
 };
 
+/// A mask whose unpacking counts as decoding.
+class Stages::Unpacking final : public PixelSource {
+ public:
+  Unpacking(LabelPng& mask, Recorder& recorder) : mask_(mask), recorder_(recorder) {}
+  Size size() const override { return mask_.size(); }
+  bool serves_regions() const override { return true; }
+  ImageView pixels(const Rect& region, int) override {
+    recorder_.end(measure::Stage::augment, 0, 0);
+    const ImageView view = mask_.pixels(region, 0);
+    recorder_.end(measure::Stage::decode, 0,
+                  static_cast<std::uint64_t>(view.width) * static_cast<std::uint64_t>(region.y1));
+    return view;
+  }
+
+ private:
+  LabelPng& mask_;
+  Recorder& recorder_;
+};
+
 /// Holds a large sample's share of the memory budget while it is processed. Before it returns the
 /// share, it frees the buffers that grew.
 class Stages::Claim {
@@ -169,6 +188,7 @@ class Stages::Claim {
   ~Claim() {
     if (held_ == 0) return;
     worker_.decode.trim(MemoryBudget::kSmall);
+    worker_.mask.trim(MemoryBudget::kSmall);
     worker_.transform->trim(MemoryBudget::kSmall);
     memory_.release(held_);
   }
@@ -190,12 +210,19 @@ Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Trans
       transform_(std::move(transform)),
       options_(options),
       annotations_(reader_->annotations()),
+      has_masks_(reader_->info().masks),
       sampler_(options, *reader_),
       memory_(options.max_bytes, static_cast<std::size_t>(std::max(1, options.workers))) {}
 
 std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
   return reinterpret_cast<std::byte*>(slot.samples) +
          static_cast<std::size_t>(place) * transform_->output().bytes();
+}
+
+std::size_t Stages::mask_bytes() const {
+  const Size size = transform_->output().size;
+  return has_masks_ ? static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height)
+                    : 0;
 }
 
 Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
@@ -205,6 +232,16 @@ Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& la
   const Sample sample = reader_->read(index, scratch);
   if (!sample.held) options_.storage->serve(begin, sample.bytes.size(), lane, stop);
   return sample;
+}
+
+std::span<const std::uint8_t> Stages::read_mask(std::uint64_t index, Buffer& scratch,
+                                                StorageModel::Lane& lane,
+                                                const std::atomic<bool>& stop) const {
+  const std::int64_t begin = base::Clock::steady_ns();
+  const std::span<const std::uint8_t> mask = reader_->mask(index, scratch);
+  const bool held = mask.data() != scratch.data();  // by data.cache=ram
+  if (options_.storage != nullptr && !held) options_.storage->serve(begin, mask.size(), lane, stop);
+  return mask;
 }
 
 void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
@@ -221,12 +258,14 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
     fetched.sample = read(index, fetched.bytes, reading.lane, stop);
     if (is_mapped(fetched)) touch(fetched.sample.bytes);
     if (base::mapped_faults() != faults) fetched.sample = reader_->read(index, fetched.bytes);
+    if (has_masks_) fetched.mask = read_mask(index, fetched.mask_bytes, reading.lane, stop);
   } catch (...) {  // the worker handles it in its turn
     fetched.error = std::current_exception();
   }
   if (!options_.record) return;
   const base::Clock::Ticks end = base::Clock::now();
-  const std::uint64_t bytes = fetched.error == nullptr ? fetched.sample.bytes.size() : 0;
+  const std::uint64_t bytes =
+      fetched.error == nullptr ? fetched.sample.bytes.size() + fetched.mask.size() : 0;
   reading.record.calls += 1;
   reading.record.bytes += bytes;
   reading.record.ticks += end - begin;
@@ -341,16 +380,20 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
                         Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
   const std::uint64_t faults = base::mapped_faults();
   Sample sample;
+  std::span<const std::uint8_t> mask;
   if (fetched != nullptr && (faults == 0 || !is_mapped(*fetched))) {
     if (fetched->error != nullptr) std::rethrow_exception(fetched->error);
     sample = fetched->sample;
+    mask = fetched->mask;
   } else {
     sample = read(index, worker.bytes, worker.lane, stop);
-    recorder.end(measure::Stage::read, 1, sample.bytes.size());
+    if (has_masks_) mask = read_mask(index, worker.mask_bytes, worker.lane, stop);
+    recorder.end(measure::Stage::read, 1, sample.bytes.size() + mask.size());
   }
   slot.labels[static_cast<std::size_t>(place)] = sample.label;
   slot.indices[static_cast<std::size_t>(place)] = index;
   try {
+    if (has_masks_) worker.mask.open(mask, options_.max_pixels);
     transform(index, sample, place, slot, worker, recorder);
   } catch (const DataError&) {
     if (base::mapped_faults() == faults) throw;
@@ -367,8 +410,10 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
   std::byte* out = place_of(slot, place);
   const auto run = [&](PixelSource& image) {
     if (!is_tracked()) return transform_->run(key, image, out, *worker.transform);
+    if (has_masks_) worker.mask.require_size(image.size());
     transform_->run_tracked(key, image, out, *worker.transform, worker.trail);
     track(index, place, image.size(), slot, worker);
+    if (has_masks_) move_mask(place, slot, worker, recorder);
   };
   if (reader_->info().encoded) {
     const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;
@@ -376,7 +421,10 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     const int channels = transform_->output().channels;
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
-    const Claim claim(memory_, working_bytes(pixels, channels, transform_->full_copies()),
+    // A mask takes up to two bytes per pixel while it is unpacked.
+    const int mask_channels = has_masks_ ? 2 : 0;
+    const Claim claim(memory_,
+                      working_bytes(pixels, channels + mask_channels, transform_->full_copies()),
                       {slot.id.ordinal, place}, worker);
     if (!claim.granted()) return;
     Decoding image(worker.decode, channels, recorder);
@@ -400,6 +448,13 @@ void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& sl
   drop_open(objects);  // of an attempt that failed
   worker.tracker.track(*annotations_, options_.targets, index, image, worker.trail,
                        transform_->output().size, objects);
+}
+
+/// Moves a sample's mask, which is open, along its trail to its place in the batch.
+void Stages::move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder& recorder) const {
+  Unpacking mask(worker.mask, recorder);
+  std::uint8_t* const out = slot.masks.data() + static_cast<std::size_t>(place) * mask_bytes();
+  transform_->move_mask(worker.trail, mask, options_.targets.mask_fill, out, *worker.transform);
 }
 
 void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error) {
@@ -494,6 +549,9 @@ void Stages::finish(Slot& slot, Worker& worker) const {
     }
     if (kept != place) {
       std::memcpy(memory + kept * bytes, memory + place * bytes, bytes);
+      if (has_masks_)
+        std::memcpy(&slot.masks[kept * mask_bytes()], &slot.masks[place * mask_bytes()],
+                    mask_bytes());
       slot.labels[kept] = slot.labels[place];
       slot.indices[kept] = slot.indices[place];
       if (options_.warps) std::copy_n(&slot.warps[9 * place], 9, &slot.warps[9 * kept]);

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "millrace/loader.h"
 #include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/label_png.h"
 #include "pipeline/loader/batch_memory.h"
 #include "pipeline/loader/sampler.h"
 #include "pipeline/readers/storage.h"
@@ -60,8 +62,10 @@ struct Reading {
 /// serve several loaders. Aligned to separate cache lines.
 struct alignas(64) Worker {
   Buffer bytes;  ///< bytes of one sample
+  Buffer mask_bytes;
   StorageModel::Lane lane;
   DecodeScratch decode;
+  LabelPng mask;
   std::unique_ptr<Transform::Scratch> transform;
   std::vector<Sample> samples;  ///< samples of a range, borrowed (pixels in place)
   std::vector<std::uint64_t> indices;
@@ -98,6 +102,8 @@ class Stages {
   const Reader& reader() const { return *reader_; }
   const Transform& transform() const { return *transform_; }
   const Sampler& sampler() const { return sampler_; }
+  /// Returns the size of a sample's mask in bytes, or 0 if the data set has no masks.
+  std::size_t mask_bytes() const;
   std::uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
   /// Returns the measured time per sample in ns, or 0 before the first range has ended.
   std::int64_t cost_ns() const { return cost_.load(std::memory_order_relaxed); }
@@ -105,10 +111,14 @@ class Stages {
  private:
   struct Recorder;
   class Decoding;
+  class Unpacking;
   class Claim;
 
   Sample read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
               const std::atomic<bool>& stop) const;
+  std::span<const std::uint8_t> read_mask(std::uint64_t index, Buffer& scratch,
+                                          StorageModel::Lane& lane,
+                                          const std::atomic<bool>& stop) const;
   bool work_in_place(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
                      const std::atomic<bool>& stop);
   void work_each(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
@@ -119,13 +129,14 @@ class Stages {
                   Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
   void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
                  Worker& worker, Recorder& recorder);
+  void move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder& recorder) const;
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error);
   void track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker) const;
   void join_objects(Slot& slot) const;
   void mix(Slot& slot, Worker& worker) const;
   void leave_out(std::int64_t place, Slot& slot);
   /// Returns whether it is noted where samples' pixels go.
-  bool is_tracked() const { return options_.warps || annotations_ != nullptr; }
+  bool is_tracked() const { return options_.warps || annotations_ != nullptr || has_masks_; }
   std::byte* place_of(Slot& slot, std::int64_t place) const;
   SampleKey key_of(const Slot& slot, std::int64_t place, std::uint64_t index) const {
     return sampler_.key(slot.id.epoch, slot.id.first + static_cast<std::uint64_t>(place), index);
@@ -135,6 +146,7 @@ class Stages {
   std::shared_ptr<const Transform> transform_;
   const LoaderOptions& options_;
   const Annotations* const annotations_;  ///< of the reader; null if it has none
+  const bool has_masks_;
   const Sampler sampler_;
   MemoryBudget memory_;
   std::atomic<std::uint64_t> failed_{0};

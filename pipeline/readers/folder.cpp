@@ -227,6 +227,7 @@ class FolderReader final : public Reader {
     info_.encoded = true;
     info_.fingerprint = files_.fingerprint();
     info_.bytes = files_.total_bytes();
+    if (!options.masks.empty()) find_masks(options);
   }
 
   /// Opens, reads and closes the file. Its size is known from the listing; a read that asks for one
@@ -257,8 +258,65 @@ class FolderReader final : public Reader {
   std::string name(std::uint64_t index) const override {
     return base::printable(files_.path(index));
   }
+  std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
+    Location location;
+    if (!locate_mask(index, location))
+      throw DataError("the path of its mask is too long", "move the masks to a shorter path");
+    try {
+      return base::read_located(location, scratch).bytes;
+    } catch (const DataError& error) {
+      throw DataError(fmt::format("its mask {}", error.what()), error.hint());
+    }
+  }
+  bool locate_mask(std::uint64_t index, Location& location) const override {
+    constexpr std::string_view kEnding = ".png";
+    if (!base::set_path(location, masks_)) return false;
+    location.path[masks_.size()] = '/';
+    const std::span<char> below = std::span(location.path).subspan(masks_.size() + 1);
+    if (!files_.path_below(index, files_.label(index), below)) return false;
+    char* const name = below.data() + std::string_view(below.data()).rfind('/') + 1;
+    char* const dot = name + std::string_view(name).rfind('.');
+    if (dot + kEnding.size() >= below.data() + below.size()) return false;
+    *std::copy(kEnding.begin(), kEnding.end(), dot) = '\0';
+    location.offset = 0;
+    location.size = mask_bytes_[index];
+    location.whole_file = true;
+    location.label = 0;
+    return true;
+  }
 
  private:
+  /// Notes the masks' sizes. A missing one is an error of its sample.
+  void find_masks(const DataOptions& options) {
+    const std::string_view root = files_.root();
+    masks_ = options.masks + std::string(root.substr(options.path.size()));
+    Fingerprint fingerprint;
+    fingerprint.add(info_.fingerprint);
+    std::uint64_t found = 0;
+    Location location;
+    for (std::uint64_t index = 0; index < info_.count; ++index) {
+      mask_bytes_.push_back(0);
+      struct stat status {};
+      if (locate_mask(index, location) && stat(location.path.data(), &status) == 0) {
+        mask_bytes_.back() = base::listed_size(static_cast<std::uint64_t>(status.st_size));
+        ++found;
+      }
+      fingerprint.add(std::uint64_t{mask_bytes_.back()});
+      info_.bytes += mask_bytes_.back();
+    }
+    if (found == 0)
+      throw DataError(fmt::format("data.masks={}: no image has a mask; that of the first would be "
+                                  "{}",
+                                  options.masks, base::printable(location_of_mask(0))),
+                      "put the mask of DIR/SPLIT/.../NAME.jpg at MASKS/SPLIT/.../NAME.png");
+    info_.masks = true;
+    info_.fingerprint = fingerprint.value();
+  }
+  std::string location_of_mask(std::uint64_t index) const {
+    Location location;
+    return locate_mask(index, location) ? location.path.data() : masks_;
+  }
+
   void check(const DataOptions& options) const {
     if (files_.classes().empty())
       throw DataError(fmt::format("{}: no class folders and no images", files_.root()),
@@ -281,6 +339,8 @@ class FolderReader final : public Reader {
 
   FolderListing files_;
   base::Descriptor root_;
+  std::string masks_;                      ///< folder of the split's masks
+  std::vector<std::uint32_t> mask_bytes_;  ///< per sample: its mask's size; 0: missing
 };
 
 }  // namespace

@@ -39,7 +39,9 @@ std::atomic<std::uint64_t> g_promised{0};
 class RamReader final : public Reader {
  public:
   explicit RamReader(std::unique_ptr<Reader> inner)
-      : inner_(std::move(inner)), entries_(inner_->info().count) {
+      : inner_(std::move(inner)),
+        entries_(inner_->info().count),
+        masks_(inner_->info().masks ? inner_->info().count : 0) {
     info_ = inner_->info();
     const std::uint64_t promised = g_promised.load();
     const std::uint64_t free = free_memory();
@@ -65,24 +67,10 @@ class RamReader final : public Reader {
   RamReader& operator=(const RamReader&) = delete;
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    Entry& entry = entries_[index];
-    if (entry.state.load(std::memory_order_acquire) == State::held)
-      return {{memory_ + entry.offset, entry.size}, entry.label, true};
-    const std::uint64_t faults = base::mapped_faults();
-    const Sample sample = inner_->read(index, scratch);
-    State expected = State::missing;
-    if (!entry.state.compare_exchange_strong(expected, State::filling, std::memory_order_relaxed))
-      return sample;  // another thread keeps it
-    const std::size_t size = sample.bytes.size();
-    const std::uint64_t offset = used_.fetch_add(size, std::memory_order_relaxed);
-    if (offset + size > info_.bytes) return sample;  // files have grown since they were listed
-    std::copy(sample.bytes.begin(), sample.bytes.end(), memory_ + offset);
-    if (base::mapped_faults() != faults) return inner_->read(index, scratch);  // zeros were copied
-    entry.offset = offset;
-    entry.size = static_cast<std::uint32_t>(size);
-    entry.label = static_cast<std::int32_t>(sample.label);
-    entry.state.store(State::held, std::memory_order_release);
-    return sample;
+    return kept(entries_[index], [&] { return inner_->read(index, scratch); });
+  }
+  std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
+    return kept(masks_[index], [&] { return Sample{inner_->mask(index, scratch)}; }).bytes;
   }
   std::string name(std::uint64_t index) const override { return inner_->name(index); }
   std::int64_t label(std::uint64_t index) const override { return inner_->label(index); }
@@ -106,8 +94,31 @@ class RamReader final : public Reader {
     std::atomic<State> state{State::missing};
   };
 
+  /// Returns what an entry holds, or what `read` returns, which the entry keeps if it can.
+  template <class Read>
+  Sample kept(Entry& entry, const Read& read) const {
+    if (entry.state.load(std::memory_order_acquire) == State::held)
+      return {{memory_ + entry.offset, entry.size}, entry.label, true};
+    const std::uint64_t faults = base::mapped_faults();
+    const Sample sample = read();
+    State expected = State::missing;
+    if (!entry.state.compare_exchange_strong(expected, State::filling, std::memory_order_relaxed))
+      return sample;  // another thread keeps it
+    const std::size_t size = sample.bytes.size();
+    const std::uint64_t offset = used_.fetch_add(size, std::memory_order_relaxed);
+    if (offset + size > info_.bytes) return sample;  // files have grown since they were listed
+    std::copy(sample.bytes.begin(), sample.bytes.end(), memory_ + offset);
+    if (base::mapped_faults() != faults) return read();  // zeros were copied
+    entry.offset = offset;
+    entry.size = static_cast<std::uint32_t>(size);
+    entry.label = static_cast<std::int32_t>(sample.label);
+    entry.state.store(State::held, std::memory_order_release);
+    return sample;
+  }
+
   std::unique_ptr<Reader> inner_;
   mutable std::vector<Entry> entries_;
+  mutable std::vector<Entry> masks_;
   std::uint8_t* memory_ = nullptr;
   std::size_t size_ = 0;
   mutable std::atomic<std::uint64_t> used_{0};
@@ -206,6 +217,24 @@ class ColdReader final : public Reader {
     Location location;
     if (!inner_->locate(index, location))
       throw DataError("the path is too long", "move the set to a shorter path");
+    return read_cold(location, scratch);
+  }
+  std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
+    Location location;
+    if (!inner_->locate_mask(index, location)) return inner_->mask(index, scratch);
+    return read_cold(location, scratch).bytes;
+  }
+  std::string name(std::uint64_t index) const override { return inner_->name(index); }
+  std::int64_t label(std::uint64_t index) const override { return inner_->label(index); }
+  bool locate(std::uint64_t index, Location& location) const override {
+    return inner_->locate(index, location);
+  }
+  const Targets* targets() const override { return inner_->targets(); }
+  const Annotations* annotations() const override { return inner_->annotations(); }
+  ColdCounts cold() const override { return {proven_.load(), resident_.load()}; }
+
+ private:
+  Sample read_cold(const Location& location, Buffer& scratch) const {
     const base::OpenFile file = base::open_regular(location.path.data());
     const int descriptor = file.descriptor.get();
     posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);  // no readahead
@@ -223,16 +252,6 @@ class ColdReader final : public Reader {
     }
     return base::read_located(location, descriptor, scratch);
   }
-  std::string name(std::uint64_t index) const override { return inner_->name(index); }
-  std::int64_t label(std::uint64_t index) const override { return inner_->label(index); }
-  bool locate(std::uint64_t index, Location& location) const override {
-    return inner_->locate(index, location);
-  }
-  const Targets* targets() const override { return inner_->targets(); }
-  const Annotations* annotations() const override { return inner_->annotations(); }
-  ColdCounts cold() const override { return {proven_.load(), resident_.load()}; }
-
- private:
   static bool throw_out(int file, std::uint64_t size, const Location& location) {
     const Pages pages = pages_of(location, 0);
     evict(file, pages);

@@ -131,6 +131,12 @@ class SubsetReader final : public Reader {
   bool locate(std::uint64_t index, Location& location) const override {
     return whole_->locate(indices_[index], location);
   }
+  std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
+    return whole_->mask(indices_[index], scratch);
+  }
+  bool locate_mask(std::uint64_t index, Location& location) const override {
+    return whole_->locate_mask(indices_[index], location);
+  }
   std::uint64_t lookahead() const override { return whole_->lookahead(); }
   void expect(std::uint64_t index) const override { whole_->expect(indices_[index]); }
   const Targets* targets() const override { return targets_ ? &*targets_ : nullptr; }

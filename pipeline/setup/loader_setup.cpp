@@ -76,6 +76,7 @@ TargetOptions target_options(const Recipe& recipe) {
   options.min_area = recipe.number("targets.min_area");
   options.min_visibility = recipe.number("targets.min_visibility");
   options.flip_pairs = parse_flip_pairs(recipe.text("targets.flip_pairs"));
+  options.mask_fill = static_cast<std::uint8_t>(recipe.integer("targets.mask_fill"));
   return options;
 }
 

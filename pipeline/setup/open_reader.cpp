@@ -52,6 +52,10 @@ constexpr std::array<Entry, 8> kReaders{
 }  // namespace
 
 std::unique_ptr<Reader> prepared(std::unique_ptr<Reader> whole, const DataOptions& options) {
+  if (!options.masks.empty() && !whole->info().masks)
+    throw UsageError(fmt::format("data.masks={}: data.reader={} reads no masks", options.masks,
+                                 whole->info().reader),
+                     "set data.reader=folder, or leave data.masks out");
   auto reader = choose_subset(std::move(whole), options);
   switch (options.cache) {
     case Cache::ram:

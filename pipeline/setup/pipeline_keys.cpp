@@ -34,6 +34,9 @@ std::vector<Param> data_keys() {
       Param::text("data.path", "",
                   "folder of the data set; tar, manifest and coco also take a file, tar also "
                   "shard-{000..003}.tar, http://HOST/FOLDER/ and s3://BUCKET/FOLDER/"),
+      Param::text("data.masks", "",
+                  "folder: masks for segmentation: MASKS/SPLIT/.../NAME.png beside "
+                  "DIR/SPLIT/.../NAME.jpg, 8-bit gray or palette, whose pixels are class ids"),
       Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),
       Param::text(
           "data.fold", "",
@@ -177,6 +180,8 @@ std::vector<Param> target_keys() {
       Param::text("targets.flip_pairs", "",
                   "key points that exchange their places in mirrored images, which count from 0: "
                   "1-2,3-4"),
+      Param::integer("targets.mask_fill", 255, 0, 255,
+                     "class id of a mask's pixels that lie outside its image"),
   };
 }
 

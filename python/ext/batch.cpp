@@ -109,6 +109,15 @@ nb::object objects(nb::handle self) {
                                             nb::dtype<float>()));
 }
 
+/// Returns the masks, count x height x width; None if the data set has none.
+nb::object masks(nb::handle self) {
+  const std::shared_ptr<OwnBatch>& own = self_of(self);
+  if (!own->source->reader->info().masks) return nb::none();
+  const Size size = own->source->output.size;
+  return array(self, own, own->batch.masks().data(), {own->batch.count(), size.height, size.width},
+               nb::dtype<std::uint8_t>());
+}
+
 /// Returns the data set's own number of each sample's image. Call it with annotations only.
 std::vector<std::int64_t> image_ids(const RawBatch& raw) {
   const OwnBatch& own = *raw.own;
@@ -186,6 +195,7 @@ void bind_batch(nb::module_& module) {
       .def("warps", &warps)
       .def("targets", &targets)
       .def("objects", &objects)
+      .def("masks", &masks)
       .def("image_ids", &image_ids)
       .def("names", &names, nb::call_guard<ReleasedGil>())
       .def_prop_ro("count", [](const RawBatch& raw) { return raw.own->batch.count(); })

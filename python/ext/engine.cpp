@@ -102,17 +102,20 @@ auto with_memory(const Work& work) try {
 }
 
 /// Throws UsageError if the batches that are made ahead cannot fit into this machine's memory.
-void require_memory(const LoaderOptions& options, const SampleSpec& output, std::int64_t count) {
+void require_memory(const LoaderOptions& options, const SampleSpec& output, bool masks,
+                    std::int64_t count) {
   const auto have =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   const int ahead = options.workers > 0 ? options.prefetch : 1;
-  const double need =
-      static_cast<double>(output.bytes()) * static_cast<double>(count) * static_cast<double>(ahead);
+  const double mask = masks ? static_cast<double>(output.size.height) * output.size.width : 0;
+  const double need = (static_cast<double>(output.bytes()) + mask) * static_cast<double>(count) *
+                      static_cast<double>(ahead);
   if (need <= have) return;
   throw UsageError(
-      fmt::format("{} batches of {} images of {} x {} take {:.0f} GB, and this machine "
+      fmt::format("{} batches of {} images{} of {} x {} take {:.0f} GB, and this machine "
                   "has {:.0f} GB of memory",
-                  ahead, count, output.size.height, output.size.width, need * 1e-9, have * 1e-9),
+                  ahead, count, masks ? " and masks" : "", output.size.height, output.size.width,
+                  need * 1e-9, have * 1e-9),
       "lower the images' size, loader.batch or loader.prefetch");
 }
 
@@ -193,7 +196,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
     throw UsageError(fmt::format("a batch of {} samples over {} ranks leaves a rank without one",
                                  options_.batch, world),
                      fmt::format("set loader.batch to at least {}", std::int64_t{world} * group));
-  require_memory(options_, output(), batch_size());
+  require_memory(options_, output(), dataset().masks, batch_size());
 }
 
 Engine::~Engine() {

@@ -381,10 +381,44 @@ TEST(MakeBoxes, EachBoxHoldsAShapeThatTouchesItsEdges) {
     }
 }
 
+TEST(MakeBoxes, MasksHaveTheShapesWhereTheBoxesSay) {
+  const TempFolder folder;
+  tools::BoxesOptions options{
+      .path = folder.path(), .train = 12, .test = 3, .progress = {}, .masks = true};
+  tools::make_boxes(options);
+  DataOptions data{"folder", folder.path(), "train", 0};
+  data.masks = folder.path("masks");
+  const std::shared_ptr<const Reader> reader = open_reader(data);
+  const auto boxes = open_reader({"coco", folder.path(), "train", 0});
+  const Annotations& annotations = *boxes->annotations();
+  LoaderOptions loader_options;
+  loader_options.workers = 0;
+  loader_options.batch = 12;
+  loader_options.shuffle = {Shuffle::Kind::none, 0};
+  Loader loader(reader, compile_plan({}, {{320, 240}, 3}, {DType::u8, Layout::chw}),
+                loader_options);
+  const Batch batch = loader.next();
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    const auto mask = batch.masks().subspan(i * 320 * 240, std::size_t{320} * 240);
+    std::vector<std::int64_t> seen(4), inside(4);
+    for (const std::uint8_t id : mask) ++seen.at(id);
+    for (std::size_t at = annotations.begin(i); at < annotations.ends[i]; ++at) {
+      const Box& box = annotations.boxes[at];
+      const auto id = static_cast<std::size_t>(annotations.classes[at] + 1);
+      for (auto y = static_cast<std::size_t>(box.y0); y < static_cast<std::size_t>(box.y1); ++y)
+        for (auto x = static_cast<std::size_t>(box.x0); x < static_cast<std::size_t>(box.x1); ++x)
+          inside[id] += mask[y * 320 + x] == id;
+    }
+    inside[0] = seen[0];
+    EXPECT_EQ(seen, inside) << "image " << i;
+    EXPECT_LT(seen[0], 320 * 240 - 100);
+  }
+}
+
 TEST(MakeBoxes, SameBytesForAnyNumberOfThreads) {
   const TempFolder one, two;
   tools::BoxesOptions options{
-      .path = one.path(), .train = 5, .test = 2, .threads = 1, .progress = {}};
+      .path = one.path(), .train = 5, .test = 2, .threads = 1, .progress = {}, .masks = true};
   tools::make_boxes(options);
   options.path = two.path();
   options.threads = 3;

@@ -149,6 +149,38 @@ TEST_F(Photos, InspectDrawsTheBoxesOfASet) {
                       {"data.reader=coco", "a class for each image"}));
 }
 
+TEST_F(Photos, InspectDrawsTheMasksOfASet) {
+  const std::string set = in("masked").string(), sheet = in("masked.png").string();
+  const std::string data = "data.path=" + set, masks = "data.masks=" + set + "/masks";
+  ASSERT_TRUE(
+      succeeded(run({"data", "make", "boxes", set, "--train", "6", "--test", "2", "--masks"})));
+  const auto drawn = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"inspect", "data.reader=folder", data, "augment+=hflip", "--out",
+                                 sheet, "--samples", "6"});
+    EXPECT_TRUE(succeeded(run(words)));
+    return read_file(sheet);
+  };
+  EXPECT_NE(drawn({masks}), drawn({}));
+  const auto hash = [&](const std::string& workers, const std::string& fill) {
+    const Result bench = run({"bench", "data.reader=folder", data, masks, "loader.batch=3",
+                              "augment+=random_rotation{degrees=30}", "targets.mask_fill=" + fill,
+                              "loader.workers=" + workers, "--hash", "--json"});
+    return parse_json(bench.out)["batch_hash"].get<std::string>();
+  };
+  const std::string expected = hash("0", "255");
+  EXPECT_EQ(hash("2", "255"), expected);
+  EXPECT_NE(hash("0", "0"), expected);
+  EXPECT_TRUE(refused(
+      run({"bench", "data.reader=folder", data, masks, "loader.batch=3", "augment+=elastic"}), 2,
+      {"elastic", "masks", "augment.elastic.enabled=false"}));
+  EXPECT_TRUE(refused(run({"train", "imagenet-rrc", data, masks}), 2, {"data.masks"}));
+  EXPECT_TRUE(refused(run({"bench", "data.reader=coco", data, masks}), 2,
+                      {"data.reader=coco reads no masks"}));
+  std::filesystem::remove(set + "/masks/train/000002.png");
+  EXPECT_TRUE(refused(run({"bench", "data.reader=folder", data, masks, "loader.batch=3"}), 3,
+                      {"train/000002.jpg: its mask", "000002.png", "loader.on_error=skip"}));
+}
+
 TEST_F(Photos, InspectDrawsAContactSheet) {
   const std::string sheet = in("sheet.png").string();
   const Result result = run(photos("inspect", {"--out", sheet, "--samples", "6", "--json"}));

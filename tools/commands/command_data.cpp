@@ -108,7 +108,9 @@ Exit boxes(BoxesOptions options) {
   line.clear();
   return report_made(
       "boxes", options.path, options.train, options.test, seconds_since(begin),
-      fmt::format("millrace bench data.reader=coco {}{}", shell_word("data.path=" + options.path),
+      fmt::format("millrace bench data.reader={} {}{}{}", options.masks ? "folder" : "coco",
+                  shell_word("data.path=" + options.path),
+                  options.masks ? " " + shell_word("data.masks=" + options.path + "/masks") : "",
                   batch_for(options.train, kDefaultBatch)));
 }
 
@@ -323,6 +325,8 @@ void add_make(CLI::App& make, const std::string& kind, const std::string& help,
       ->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "the same seed gives the same bytes (0)");
   command->add_flag("--force", options->force, "overwrite another data set with these file names");
+  if constexpr (requires(Options & some) { some.masks; })
+    command->add_flag("--masks", options->masks, "write masks too: data.masks=DIR/masks");
   command->footer(fmt::format("Example:\n  millrace data make {0} data/{0}", kind));
   add_common(*command);
   command->callback([options, action, &chosen] {

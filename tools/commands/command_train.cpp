@@ -200,6 +200,9 @@ class TrainCommand {
                                    "each image",
                                    reader_->info().reader),
                        "train a detector in Python: pymillrace.Loader hands out the boxes");
+    if (reader_->info().masks)
+      throw UsageError("data.masks: training needs a class for each image, not masks",
+                       "train in Python: pymillrace.Loader hands out the masks");
     if (resume_) check_archives(arguments_.run, reader_->info(), !is_ddp(recipe_));
     plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader_);
     options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank_.rank,

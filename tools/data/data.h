@@ -148,12 +148,14 @@ struct BoxesOptions {
   int threads = 0;     ///< 0: one per core
   bool force = false;  ///< overwrite existing files
   Progress progress;
+  bool masks = false;  ///< masks are written too
 };
 
 /// Writes images/SPLIT/*.jpg, annotations/instances_SPLIT.json, labels/SPLIT/*.txt and classes.txt:
-/// images of 320x240 with 1 to 6 shapes that hide nothing of each other. Keeps an existing file if
-/// it is identical; otherwise, without `force`, throws RunError with the file in the way. Throws
-/// RunError for a full disk too.
+/// images of 320x240 with 1 to 6 shapes that hide nothing of each other. Masks are
+/// masks/SPLIT/*.png: palette images whose indices are 0 for the ground and 1 + index into
+/// kShapeNames. Keeps an existing file if it is identical; otherwise, without `force`, throws
+/// RunError with the file in the way. Throws RunError for a full disk too.
 void make_boxes(const BoxesOptions& options);
 
 // Makes and checks the indexes of archives.

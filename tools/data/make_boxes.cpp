@@ -1,10 +1,12 @@
 // Scenes of shapes whose boxes are known, as COCO's and as YOLO's files list them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <png.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -71,6 +73,32 @@ std::vector<Shape> drawn_shapes(Draw& draw) {
   return shapes;
 }
 
+/// Returns a palette PNG of class ids. Throws RunError.
+std::vector<std::uint8_t> encode_mask(const std::vector<Shape>& shapes) {
+  std::vector<std::uint8_t> ids;
+  ids.reserve(static_cast<std::size_t>(kScene.width * kScene.height));
+  for (int y = 0; y < kScene.height; ++y)
+    for (int x = 0; x < kScene.width; ++x) {
+      const auto shape = std::find_if(shapes.begin(), shapes.end(),
+                                      [&](const Shape& one) { return one.covers(x, y); });
+      ids.push_back(static_cast<std::uint8_t>(shape != shapes.end() ? shape->label + 1 : 0));
+    }
+  constexpr std::uint8_t kColours[1 + kShapeNames.size()][3] = {
+      {0, 0, 0}, {220, 60, 40}, {60, 200, 60}, {60, 90, 230}};
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(kScene.width);
+  image.height = static_cast<png_uint_32>(kScene.height);
+  image.format = PNG_FORMAT_RGB_COLORMAP;
+  image.colormap_entries = std::size(kColours);
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::vector<std::uint8_t> png(size);
+  if (png_image_write_to_memory(&image, png.data(), &size, 0, ids.data(), 0, kColours) == 0)
+    throw RunError(fmt::format("a mask could not be encoded: {}", image.message), "free memory");
+  png.resize(size);
+  return png;
+}
+
 std::vector<std::uint8_t> pixels_of(const std::vector<Shape>& shapes, Draw& draw) {
   const Colour ground = drawn_colour(draw, 10, 70);
   std::vector<std::uint8_t> pixels;
@@ -135,14 +163,18 @@ void make_boxes(const BoxesOptions& options) {
   std::vector<std::string> names{"classes.txt"};
   for (const Split& split : splits) {
     names.push_back(fmt::format("annotations/instances_{}.json", split.name));
-    for (std::uint32_t i = 0; i < split.count; ++i)
+    for (std::uint32_t i = 0; i < split.count; ++i) {
       for (const char* name : {"images/{}/{:06}.jpg", "labels/{}/{:06}.txt"})
         names.push_back(fmt::format(fmt::runtime(name), split.name, i));
+      if (options.masks) names.push_back(fmt::format("masks/{}/{:06}.png", split.name, i));
+    }
   }
   prepare_folder(options.path, names, options.force);
   for (const char* folder :
        {"annotations", "images/train", "images/test", "labels/train", "labels/test"})
     make_folder(options.path + "/" + folder);
+  for (const char* folder : {"masks/train", "masks/test"})
+    if (options.masks) make_folder(options.path + "/" + folder);
   const auto write = [&](const std::string& name, std::string_view text) {
     const std::vector<std::uint8_t> bytes(text.begin(), text.end());
     write_or_match(options.path + "/" + name, bytes, options.force);
@@ -161,6 +193,9 @@ void make_boxes(const BoxesOptions& options) {
       write_or_match(fmt::format("{}/images/{}/{:06}.jpg", options.path, split.name, i),
                      encode_jpeg(pixels_of(shapes[i], draw), kScene, kQuality), options.force);
       write(fmt::format("labels/{}/{:06}.txt", split.name, i), labels_of(shapes[i]));
+      if (options.masks)
+        write_or_match(fmt::format("{}/masks/{}/{:06}.png", options.path, split.name, i),
+                       encode_mask(shapes[i]), options.force);
     });
     write(fmt::format("annotations/instances_{}.json", split.name), annotations_of(shapes));
     before += split.count;

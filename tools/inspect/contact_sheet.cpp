@@ -150,6 +150,15 @@ Inspected Inspection::run(std::uint64_t place, std::int64_t& label) {
                      plan_->output().size, result.objects);
       result.label = classes_of(result.objects);
     }
+    if (reader_->info().masks) {
+      Buffer bytes;
+      mask_.open(reader_->mask(index, bytes), options_.max_pixels);
+      mask_.require_size(result.size);
+      const Size size = plan_->output().size;
+      result.mask.resize(static_cast<std::size_t>(size.width) *
+                         static_cast<std::size_t>(size.height));
+      plan_->move_mask(trail, mask_, options_.targets.mask_fill, result.mask.data(), *scratch_);
+    }
   } catch (const DataError& error) {
     throw DataError(result.name + ": " + error.what(), error.hint());
   }
@@ -190,7 +199,7 @@ ContactSheet contact_sheet(Recipe recipe, std::uint32_t epoch, bool eval, std::s
   for (std::size_t i = 0; i < count; ++i) sheet.samples.push_back(inspection(i));
   for (const Inspected& sample : sheet.samples)
     tiles.push_back({sample.pixels.data(), sheet.spec.size.width, sheet.spec.size.height,
-                     sheet.spec.channels, lines_of(sample), &sample.objects});
+                     sheet.spec.channels, lines_of(sample), &sample.objects, sample.mask});
   sheet.png = draw_sheet(tiles, std::min(columns, static_cast<int>(count)));
   return sheet;
 }

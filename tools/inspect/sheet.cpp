@@ -5,6 +5,8 @@
 #include <png.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 
@@ -69,12 +71,30 @@ struct Sheet {
 /// Returns a whole factor by which small pictures are enlarged, so that their pixels are visible.
 int zoom_of(const Tile& tile) { return std::max(1, kLeastWidth / tile.width); }
 
+/// Returns a colour for a class id: neighbours differ, and no id is gray.
+std::array<std::uint8_t, 3> colour_of(std::uint8_t id) {
+  std::array<std::uint8_t, 3> colour{};
+  for (std::size_t c = 0; c < 3; ++c) {
+    const double hue = std::fmod(id * 0.618034 + static_cast<double>(c) / 3, 1);
+    colour[c] = static_cast<std::uint8_t>(255 * std::clamp(std::abs(6 * hue - 3) - 1, 0., 1.));
+  }
+  return colour;
+}
+
+/// Draws the pixels, and over them the mask's class ids but 0, half transparent.
 void draw_picture(Sheet& sheet, const Tile& tile, int left, int top) {
   const int zoom = zoom_of(tile);
   for (int y = 0; y < tile.height * zoom; ++y)
     for (int x = 0; x < tile.width * zoom; ++x) {
-      const std::uint8_t* from = tile.pixels + (y / zoom * tile.width + x / zoom) * tile.channels;
-      for (int c = 0; c < 3; ++c) sheet.at(left + x, top + y)[c] = from[tile.channels == 3 ? c : 0];
+      const int pixel = y / zoom * tile.width + x / zoom;
+      const std::uint8_t* from = tile.pixels + pixel * tile.channels;
+      std::uint8_t* const to = sheet.at(left + x, top + y);
+      for (int c = 0; c < 3; ++c) to[c] = from[tile.channels == 3 ? c : 0];
+      const int id = tile.mask.empty() ? 0 : tile.mask[static_cast<std::size_t>(pixel)];
+      if (id == 0) continue;
+      const std::array<std::uint8_t, 3> colour = colour_of(static_cast<std::uint8_t>(id));
+      for (std::size_t c = 0; c < 3; ++c)
+        to[c] = static_cast<std::uint8_t>((to[c] + colour[c]) / 2);
     }
 }
 

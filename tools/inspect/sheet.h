@@ -12,6 +12,7 @@
 #include "millrace/annotations.h"
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
+#include "pipeline/decoders/label_png.h"
 #include "pipeline/loader/sampler.h"
 #include "pipeline/targets/object_tracker.h"
 #include "tools/training/setup.h"
@@ -25,6 +26,7 @@ struct Tile {
   std::vector<std::string> lines;
   const Objects* objects =
       nullptr;  ///< boxes (xyxy, in pixels) and key points to draw; may be null
+  std::span<const std::uint8_t> mask{};  ///< height x width class ids to draw; may be empty
 };
 
 /// Returns the bytes of a PNG with `columns` tiles per row. Throws RunError if it cannot be
@@ -41,6 +43,7 @@ struct Inspected {
   augment::Trace trace;
   std::vector<std::uint8_t> pixels;
   Objects objects{};  ///< what is left of those that the data set marks, as xyxy in pixels
+  std::vector<std::uint8_t> mask{};  ///< class ids; empty if the data set has no masks
 };
 
 class Inspection {
@@ -80,6 +83,7 @@ class Inspection {
   std::shared_ptr<const augment::Plan> plan_;
   std::unique_ptr<Transform::Scratch> scratch_;
   pipeline::ObjectTracker tracker_;
+  pipeline::LabelPng mask_;
 };
 
 /// Shows samples as the model sees them, side by side in one PNG, with the draws that made them.

@@ -26,6 +26,7 @@ struct ReachingKey {
 /// The recipe keys whose values reach outside of a run's directory. Numbers and choices never do.
 inline constexpr std::array kReachingKeys{
     ReachingKey{"data.path", "reads a data set, from a folder, a file or a server"},
+    ReachingKey{"data.masks", "reads masks from a folder"},
     ReachingKey{"data.remote.cache", "writes archives that were fetched, and removes old ones"},
     ReachingKey{"data.subset", "reads a list of samples from a file"},
     ReachingKey{"sampler.weights", "reads the samples' weights from a file"},

@@ -38,6 +38,8 @@ void BatchHash::add(const Batch& batch) {
   if (batch.classes() > 0)
     XXH3_64bits_update(state_.get(), batch.probabilities(),
                        count * static_cast<std::size_t>(batch.classes()) * sizeof(float));
+  if (!batch.masks().empty())
+    XXH3_64bits_update(state_.get(), batch.masks().data(), batch.masks().size());
   const Objects& objects = batch.objects();
   if (objects.offsets.size() == 1) return;  // the data set marks none
   const auto add = [this](const auto& values, std::size_t size) {

@@ -37,7 +37,8 @@ class App;
 
 namespace millrace::tools {
 
-/// xxh3 hash over batches: every output byte, then every label, batch after batch in order.
+/// xxh3 hash over batches: every output byte, then every label and target, batch after batch in
+/// order.
 class BatchHash {
  public:
   BatchHash();

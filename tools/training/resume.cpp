@@ -151,6 +151,7 @@ namespace fs = std::filesystem;
 
 /// Keys that change how, where or how long the run works. Every other key changes the result.
 constexpr std::array kFree{"data.path",
+                           "data.masks",
                            "data.cache",
                            "data.index",
                            "data.remote.fetch",

@@ -30,6 +30,8 @@ class Rest:
         self._warps = None if warps is None else _own(warps)
         objects = raw.objects()
         self._objects = None if objects is None else tuple(None if one is None else _own(one) for one in objects)
+        masks = raw.masks()
+        self._masks = None if masks is None else _own(masks)
         self._image_ids = raw.image_ids()
         self._targets: Any = None
         self._refusal: tuple[str, str] | None = None
@@ -53,6 +55,9 @@ class Rest:
 
     def objects(self) -> tuple[Any, ...] | None:
         return self._objects
+
+    def masks(self) -> Any:
+        return self._masks
 
     def image_ids(self) -> list[int]:
         return self._image_ids
@@ -169,6 +174,20 @@ class Batch(tuple[Any, ...]):
     def has_key_points(self) -> bool:
         """Whether the data set has key points."""
         return self._objects()[4] is not None
+
+    @property
+    def masks(self) -> Any:
+        """The class id of each pixel of the images, uint8, count x height x width, moved along by the augmentations.
+
+        255 means none, and stands where the output shows nothing of the image (targets.mask_fill).
+
+        Raises:
+            UsageError: the data set has no masks.
+        """
+        masks = self._raw.masks()
+        if masks is None:
+            raise UsageError("this data set has no masks", "read a folder with masks: data.masks=FOLDER")
+        return masks
 
     @property
     def image_ids(self) -> list[int]:

@@ -32,10 +32,19 @@ class Files(Source):
         return [f"data.reader={self._reader}", f"data.path={os.fspath(self.path)}", f"data.split={self.split}"]
 
 
+@dataclasses.dataclass(frozen=True)
 class Folder(Files):
-    """JPEG files, one folder per class, as torchvision's ImageFolder; with train/ and test/ or val/ if they exist."""
+    """JPEG files, one folder per class, as torchvision's ImageFolder; with train/ and test/ or val/ if they exist.
 
-    _reader = "folder"
+    `masks` is a folder of masks for segmentation, Batch.masks: masks/SPLIT/.../NAME.png beside path/SPLIT/.../NAME.jpg.
+    """
+
+    masks: str | os.PathLike[str] | None = None
+    _reader: ClassVar[str] = "folder"
+
+    def overrides(self) -> list[str]:
+        """Returns the data set as overrides of a recipe."""
+        return [*super().overrides(), *([] if self.masks is None else [f"data.masks={os.fspath(self.masks)}"])]
 
 
 class Tar(Files):
