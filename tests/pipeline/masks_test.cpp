@@ -207,6 +207,26 @@ TEST(Masks, NothingIsAllocatedPerSample) {
   }
 }
 
+TEST(Masks, CachedBatchesKeepThem) {
+  const auto reader = masked_images(8);
+  LoaderOptions options;
+  options.workers = 1;
+  options.batch = 2;
+  options.prefetch = 1;
+  options.epochs = 3;
+  options.mode = LoaderMode::cached;
+  Loader loader(reader, plan_for(*reader, {"hflip"}), options);
+  std::vector<Bytes> first, again;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    Batch batch = loader.next();
+    if (i % 3 == 0) batch.detach();
+    (i < loader.slots() ? first : again).emplace_back(batch.masks().begin(), batch.masks().end());
+  }
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_NE(first[0], first[1]);
+  for (std::size_t i = 0; i < again.size(); ++i) EXPECT_EQ(again[i], first[i % 2]);
+}
+
 TEST(Masks, AreZerosInBatchesOfNoise) {
   LoaderOptions options;
   options.mode = LoaderMode::synthetic;
