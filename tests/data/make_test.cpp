@@ -386,7 +386,7 @@ TEST(MakeBoxes, MasksHaveTheShapesWhereTheBoxesSay) {
   tools::BoxesOptions options{
       .path = folder.path(), .train = 12, .test = 3, .progress = {}, .masks = true};
   tools::make_boxes(options);
-  DataOptions data{"folder", folder.path(), "train", 0};
+  DataOptions data{"folder", folder.path("images"), "train", 0};
   data.masks = folder.path("masks");
   const std::shared_ptr<const Reader> reader = open_reader(data);
   const auto boxes = open_reader({"coco", folder.path(), "train", 0});

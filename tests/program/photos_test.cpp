@@ -151,7 +151,7 @@ TEST_F(Photos, InspectDrawsTheBoxesOfASet) {
 
 TEST_F(Photos, InspectDrawsTheMasksOfASet) {
   const std::string set = in("masked").string(), sheet = in("masked.png").string();
-  const std::string data = "data.path=" + set, masks = "data.masks=" + set + "/masks";
+  const std::string data = "data.path=" + set + "/images", masks = "data.masks=" + set + "/masks";
   ASSERT_TRUE(
       succeeded(run({"data", "make", "boxes", set, "--train", "6", "--test", "2", "--masks"})));
   const auto drawn = [&](std::vector<std::string> words) {
