@@ -22,12 +22,29 @@ struct KeyPoint {
   float visibility;  ///< 0: not known, or outside of the image; 1: hidden; 2: visible (COCO)
 };
 
+/// Which pixels of their images objects cover: polygons, or runs down the columns.
+struct Outlines {
+  /// Ends of an object's part of polygon_ends, and of runs.
+  struct Ends {
+    std::uint64_t polygons = 0, runs = 0;
+  };
+  std::vector<Ends> ends;                   ///< per object
+  std::vector<std::uint64_t> polygon_ends;  ///< per polygon: end of its numbers in `points`
+  std::vector<float> points;                ///< x and y of each corner, in pixels
+  /// Lengths of runs of pixels outside and inside in turns, outside first, column by column; those
+  /// of an object that has any add up to its image.
+  std::vector<std::uint32_t> runs;
+
+  Ends begin(std::size_t object) const { return object > 0 ? ends[object - 1] : Ends{}; }
+};
+
 /// The objects in the images of a data set.
 struct Annotations {
   std::vector<std::uint64_t> ends;      ///< per sample: end of its objects in the next three
   std::vector<Box> boxes;               ///< in pixels of the upright image, inside it
   std::vector<std::int64_t> classes;    ///< indices into DatasetInfo::classes
   std::vector<KeyPoint> key_points;     ///< `points` per object
+  Outlines outlines;                    ///< empty unless DataOptions::instance_masks
   std::size_t points = 0;               ///< key points per object
   std::vector<Size> sizes;              ///< per sample: its image's size; unused if `relative`
   std::vector<std::int64_t> image_ids;  ///< per sample: the data set's own number for its image
@@ -65,6 +82,8 @@ struct Objects {
   std::vector<std::int64_t> origins;     ///< index of each among the annotations of its sample
   std::vector<float> key_points;         ///< x, y and visibility of each point of each object
   std::size_t points = 0;                ///< key points per object
+  std::vector<std::uint8_t> masks;       ///< 1 or 0 for each pixel of the sample, for each object
+  std::size_t mask_bytes = 0;            ///< of one object; 0: there are none
 };
 
 }  // namespace millrace

@@ -211,6 +211,7 @@ struct DataOptions {
   /// none.
   std::string listed{};
   double fraction = 1;  ///< `data.fraction`: of each class, which split "train" is limited to
+  bool instance_masks = false;  ///< `data.instance_masks`: keep Annotations::outlines
   std::string masks{};  ///< `data.masks`: the folder of reader "folder"'s masks; empty: none
 };
 

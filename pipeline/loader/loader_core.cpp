@@ -76,7 +76,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
     }
     slot.units.reserve(most);
     if (const Annotations* annotations = stages_.reader().annotations())
-      slot.range_objects = range_lists(*annotations, most);
+      slot.range_objects = range_lists(*annotations, most, stages_.instance_mask_bytes());
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
     // Reserve enough for all but the rare large sample, so that few buffers have to grow.
     const DatasetInfo& info = stages_.reader().info();

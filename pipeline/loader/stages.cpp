@@ -1,6 +1,8 @@
 // Reads, decodes, augments and stores the samples of a range, and records what each stage took.
 #include "pipeline/loader/stages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include "millrace/limits.h"
 #include "pipeline/targets/homography.h"
 #include "pipeline/targets/object_list.h"
+#include "pipeline/targets/outline.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -20,6 +23,8 @@ namespace {
 /// Number of ranges per reading of the thread's CPU clock, which costs twenty times a time stamp.
 constexpr std::uint64_t kCpuSampling = 32;
 constexpr int kReplaceAttempts = 8;
+/// Most bytes that the masks of a sample's objects take.
+constexpr std::size_t kMostInstanceBytes = std::size_t{1} << 30;
 
 /// Number of samples to prefetch ahead. Samples lie anywhere in the data set, so the processor
 /// cannot predict the next one.
@@ -189,6 +194,7 @@ class Stages::Claim {
     if (held_ == 0) return;
     worker_.decode.trim(MemoryBudget::kSmall);
     worker_.mask.trim(MemoryBudget::kSmall);
+    if (worker_.instance.capacity() > MemoryBudget::kSmall) worker_.instance = Buffer();
     worker_.transform->trim(MemoryBudget::kSmall);
     memory_.release(held_);
   }
@@ -219,10 +225,9 @@ std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
          static_cast<std::size_t>(place) * transform_->output().bytes();
 }
 
-std::size_t Stages::mask_bytes() const {
+std::size_t Stages::output_area() const {
   const Size size = transform_->output().size;
-  return has_masks_ ? static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height)
-                    : 0;
+  return static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
 }
 
 Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
@@ -422,7 +427,7 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
     // A mask takes up to two bytes per pixel while it is unpacked.
-    const int mask_channels = has_masks_ ? 2 : 0;
+    const int mask_channels = has_masks_ ? 2 : has_instance_masks() ? 1 : 0;
     const Claim claim(memory_,
                       working_bytes(pixels, channels + mask_channels, transform_->full_copies()),
                       {slot.id.ordinal, place}, worker);
@@ -448,6 +453,32 @@ void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& sl
   drop_open(objects);  // of an attempt that failed
   worker.tracker.track(*annotations_, options_.targets, index, image, worker.trail,
                        transform_->output().size, objects);
+  if (has_instance_masks()) move_instance_masks(index, image, worker, objects);
+}
+
+/// Fills the outlines of the objects that are left, and moves them along the sample's trail.
+void Stages::move_instance_masks(std::uint64_t index, Size image, Worker& worker,
+                                 Objects& objects) const {
+  const auto first = static_cast<std::size_t>(objects.offsets.back());
+  const std::size_t count = objects.classes.size(), bytes = objects.mask_bytes;
+  if ((count - first) * bytes > kMostInstanceBytes)
+    throw DataError(fmt::format("the masks of its {} objects take {:.0f} MB, more than {:.0f}",
+                                count - first, static_cast<double>((count - first) * bytes) * 1e-6,
+                                static_cast<double>(kMostInstanceBytes) * 1e-6),
+                    "lower the output's size, raise targets.min_area, or cut the image into parts");
+  // The list has room for this many objects. Pages that no mask is written to take no memory.
+  objects.masks.reserve(objects.classes.capacity() * bytes);
+  objects.masks.resize(count * bytes);
+  std::uint8_t* const filled = worker.instance.reserve(static_cast<std::size_t>(image.width) *
+                                                       static_cast<std::size_t>(image.height));
+  for (std::size_t i = first; i < count; ++i) {
+    fill_outline(annotations_->outlines,
+                 annotations_->begin(index) + static_cast<std::size_t>(objects.origins[i]), image,
+                 filled);
+    WholeImage mask(interleaved(filled, image, 1));
+    transform_->move_mask(worker.trail, mask, 0, objects.masks.data() + i * bytes,
+                          *worker.transform);
+  }
 }
 
 /// Moves a sample's mask, which is open, along its trail to its place in the batch.
@@ -516,6 +547,7 @@ void Stages::mix(Slot& slot, Worker& worker) const {
 /// Puts the objects of all ranges into the batch, without those of failed samples.
 void Stages::join_objects(Slot& slot) const {
   slot.objects.points = annotations_->points;
+  slot.objects.mask_bytes = instance_mask_bytes();
   clear(slot.objects);
   auto failed = slot.failed.begin();
   std::int64_t place = 0;

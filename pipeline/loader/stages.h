@@ -71,6 +71,7 @@ struct alignas(64) Worker {
   std::vector<std::uint64_t> indices;
   Trail trail;  ///< of the last sample, if samples are tracked
   ObjectTracker tracker;
+  Buffer instance;  ///< mask of an object before it is moved
 
   std::atomic<bool> leased{false};
   StageRecord records[measure::kStageCount];
@@ -103,7 +104,9 @@ class Stages {
   const Transform& transform() const { return *transform_; }
   const Sampler& sampler() const { return sampler_; }
   /// Returns the size of a sample's mask in bytes, or 0 if the data set has no masks.
-  std::size_t mask_bytes() const;
+  std::size_t mask_bytes() const { return has_masks_ ? output_area() : 0; }
+  /// Returns the size of an object's mask in bytes, or 0 if objects have none.
+  std::size_t instance_mask_bytes() const { return has_instance_masks() ? output_area() : 0; }
   std::uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
   /// Returns the measured time per sample in ns, or 0 before the first range has ended.
   std::int64_t cost_ns() const { return cost_.load(std::memory_order_relaxed); }
@@ -129,6 +132,7 @@ class Stages {
                   Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
   void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
                  Worker& worker, Recorder& recorder);
+  void move_instance_masks(std::uint64_t index, Size image, Worker& worker, Objects& objects) const;
   void move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder& recorder) const;
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error);
   void track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker) const;
@@ -137,6 +141,10 @@ class Stages {
   void leave_out(std::int64_t place, Slot& slot);
   /// Returns whether it is noted where samples' pixels go.
   bool is_tracked() const { return options_.warps || annotations_ != nullptr || has_masks_; }
+  bool has_instance_masks() const {
+    return annotations_ != nullptr && !annotations_->outlines.ends.empty();
+  }
+  std::size_t output_area() const;
   std::byte* place_of(Slot& slot, std::int64_t place) const;
   SampleKey key_of(const Slot& slot, std::int64_t place, std::uint64_t index) const {
     return sampler_.key(slot.id.epoch, slot.id.first + static_cast<std::uint64_t>(place), index);

@@ -56,7 +56,8 @@ class CocoReader final : public Reader {
     {
       const MappedFile mapped = MappedFile::map(file);
       set_ = parse_coco(
-          file, {reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()});
+          file, {reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()},
+          options.instance_masks);
     }
     if (set_.files.empty())
       throw DataError(fmt::format("{}: the list \"images\" is empty", file), "add images");

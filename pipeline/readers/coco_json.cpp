@@ -14,7 +14,9 @@
 
 #include "base/text.h"
 #include "millrace/error.h"
+#include "pipeline/readers/coco_outline.h"
 #include "pipeline/readers/data_set.h"
+#include "pipeline/targets/outline.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -60,13 +62,12 @@ class Entry {
     }
     return values;
   }
-
- private:
   const Json& at(const char* key) const {
     if (!json_.contains(key)) reject(fmt::format("no {}", key));
     return json_[key];
   }
 
+ private:
   const std::string& file_;
   const std::string& list_;
   std::uint64_t index_;
@@ -78,6 +79,7 @@ struct Object {
   double x, y, width, height;
   std::uint64_t entry;       ///< its index in the file's list
   std::size_t first_number;  ///< of its key points in Lists::key_points; kNone: it has none
+  std::size_t place;         ///< its index in Lists::objects
 };
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
@@ -90,6 +92,9 @@ struct Lists {
   std::vector<Object> objects;
   std::vector<float> key_points;  ///< x, y and visibility
   std::size_t points = 0;         ///< per object
+  bool has_outlines = false;      ///< whether those of objects are read
+  Outlines outlines;
+  std::vector<std::optional<Size>> outline_sizes;  ///< per object: the image that its runs are for
 
   void add_image(const Entry& entry) {
     const std::int64_t width = entry.whole("width"), height = entry.whole("height");
@@ -116,7 +121,8 @@ struct Lists {
                   side[0],
                   side[1],
                   index,
-                  kNone};
+                  kNone,
+                  objects.size()};
     if (const auto numbers = entry.numbers("keypoints")) {
       const std::size_t count = numbers->size() / 3;
       if (count == 0 || numbers->size() % 3 != 0 || (points != 0 && count != points))
@@ -131,12 +137,24 @@ struct Lists {
                        "0: not labelled, 1: hidden, 2: visible");
     }
     objects.push_back(object);
+    if (has_outlines) add_outline(entry);
+  }
+  void add_outline(const Entry& entry) {
+    try {
+      const CocoOutline outline = parse_outline(entry.at("segmentation"));
+      outline.append_to(outlines);
+      outline_sizes.push_back(outline.size);
+    } catch (const DataError& error) {
+      if (!error.hint().empty()) throw;  // one that has its place
+      entry.reject(error.what(), "repair it, or leave data.instance_masks out");
+    }
   }
 };
 
 /// Reads the three lists. No more than an entry of them is in memory as a tree.
-Lists read_lists(const std::string& file, std::string_view text) {
+Lists read_lists(const std::string& file, std::string_view text, bool outlines) {
   Lists lists;
+  lists.has_outlines = outlines;
   std::string list;
   std::map<std::string, std::uint64_t> seen;  // entries so far
   const auto visit = [&](int depth, Json::parse_event_t event, Json& json) {
@@ -149,7 +167,7 @@ Lists read_lists(const std::string& file, std::string_view text) {
         (event == Event::value || event == Event::object_start))
       throw DataError(fmt::format("{}: {} is no list", file, list), kWantedFile);
     // Outlines take most of a file.
-    if (event == Event::key) return depth != 3 || json != "segmentation";
+    if (event == Event::key) return outlines || depth != 3 || json != "segmentation";
     if (depth != 2 || !seen.contains(list)) return depth < 2 || seen.contains(list);
     if (event == Event::object_start) return true;
     const std::uint64_t index = seen[list]++;
@@ -188,8 +206,8 @@ std::unordered_map<std::int64_t, std::size_t> index_of(const std::string& file,
 
 }  // namespace
 
-CocoSet parse_coco(const std::string& file, std::string_view text) {
-  Lists lists = read_lists(file, text);
+CocoSet parse_coco(const std::string& file, std::string_view text, bool outlines) {
+  Lists lists = read_lists(file, text, outlines);
   CocoSet set;
   std::map<std::int64_t, std::int64_t> class_of;  // category -> class
   for (auto& [id, name] : lists.categories) {
@@ -229,6 +247,16 @@ CocoSet parse_coco(const std::string& file, std::string_view text) {
       if (!(box.x0 < box.x1 && box.y0 < box.y1)) {
         ++set.empty_boxes;
         continue;
+      }
+      if (outlines) {
+        const auto& size = lists.outline_sizes[object.place];
+        if (size && !(*size == all.sizes[image]))
+          throw DataError(fmt::format("{}: annotations[{}]: segmentation is for an image of {}x{} "
+                                      "pixels, and image {} has {}x{}",
+                                      file, object.entry, size->width, size->height, object.image,
+                                      width, height),
+                          kRepair);
+        append_outline(lists.outlines, object.place, all.outlines);
       }
       all.boxes.push_back(box);
       all.classes.push_back(class_of[object.category]);

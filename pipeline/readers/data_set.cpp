@@ -113,6 +113,8 @@ void Fingerprint::add(const Annotations& annotations) {
   add_all(annotations.boxes);
   add_all(annotations.classes);
   add_all(annotations.key_points);
+  add_all(annotations.outlines.points);
+  add_all(annotations.outlines.runs);
 }
 
 std::uint64_t Fingerprint::value() const { return XXH3_64bits_digest(state_.get()); }

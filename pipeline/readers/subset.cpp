@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"
+#include "pipeline/targets/outline.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -157,6 +158,8 @@ class SubsetReader final : public Reader {
     for (const std::uint64_t index : indices_) {
       const std::size_t begin = all.begin(index), end = all.ends[index];
       copy(all.boxes, chosen.boxes, begin, end);
+      for (std::size_t i = begin; i < end && !all.outlines.ends.empty(); ++i)
+        append_outline(all.outlines, i, chosen.outlines);
       copy(all.classes, chosen.classes, begin, end);
       copy(all.key_points, chosen.key_points, begin * all.points, end * all.points);
       chosen.ends.push_back(chosen.boxes.size());

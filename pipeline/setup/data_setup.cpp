@@ -85,6 +85,7 @@ DataOptions data_options(const Recipe& recipe, const std::string& split, std::si
     options.fold = parse_fold(fold);
   options.listed = recipe.text("data.subset");
   options.fraction = recipe.number("data.fraction");
+  options.instance_masks = recipe.boolean("data.instance_masks");
   options.masks = recipe.text("data.masks");
   options.warn = [&host](const std::string& text) { host.say("warning: " + text); };
   for (const millrace_unit* unit : plugins::plugin_readers()) {

@@ -56,6 +56,12 @@ std::unique_ptr<Reader> prepared(std::unique_ptr<Reader> whole, const DataOption
     throw UsageError(fmt::format("data.masks={}: data.reader={} reads no masks", options.masks,
                                  whole->info().reader),
                      "set data.reader=folder, or leave data.masks out");
+  if (options.instance_masks &&
+      (whole->annotations() == nullptr || whole->annotations()->outlines.ends.empty()))
+    throw UsageError(fmt::format("data.instance_masks: data.reader={} finds no outlines of objects "
+                                 "in {}",
+                                 whole->info().reader, whole->info().path),
+                     "set data.reader=coco, or leave data.instance_masks out");
   auto reader = choose_subset(std::move(whole), options);
   switch (options.cache) {
     case Cache::ram:

@@ -37,6 +37,8 @@ std::vector<Param> data_keys() {
       Param::text("data.masks", "",
                   "folder: masks for segmentation: MASKS/SPLIT/.../NAME.png beside "
                   "DIR/SPLIT/.../NAME.jpg, 8-bit gray or palette, whose pixels are class ids"),
+      Param::boolean("data.instance_masks", false,
+                     "true: data.reader=coco hands out a mask of each object, from its outline"),
       Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),
       Param::text(
           "data.fold", "",

@@ -6,7 +6,8 @@
 
 namespace millrace::pipeline {
 
-std::vector<Objects> range_lists(const Annotations& annotations, std::size_t samples) {
+std::vector<Objects> range_lists(const Annotations& annotations, std::size_t samples,
+                                 std::size_t mask_bytes) {
   const std::size_t twice_mean = 2 * annotations.boxes.size() / annotations.ends.size() + 1;
   std::vector<Objects> lists(samples);
   for (std::size_t i = 0; i < samples; ++i) {
@@ -14,6 +15,7 @@ std::vector<Objects> range_lists(const Annotations& annotations, std::size_t sam
     const std::size_t most = samples / std::max<std::size_t>(i, 1);
     const std::size_t count = most * twice_mean;
     lists[i].points = annotations.points;
+    lists[i].mask_bytes = mask_bytes;
     lists[i].offsets.reserve(most + 1);
     lists[i].boxes.reserve(4 * count);
     lists[i].classes.reserve(count);
@@ -38,6 +40,7 @@ void drop_open(Objects& objects) {
   objects.classes.resize(count);
   objects.origins.resize(count);
   objects.key_points.resize(3 * objects.points * count);
+  objects.masks.resize(objects.mask_bytes * count);
 }
 
 void append_sample(const Objects& from, std::size_t index, Objects& to) {
@@ -50,6 +53,7 @@ void append_sample(const Objects& from, std::size_t index, Objects& to) {
   copy(from.classes, to.classes, 1);
   copy(from.origins, to.origins, 1);
   copy(from.key_points, to.key_points, 3 * to.points);
+  copy(from.masks, to.masks, to.mask_bytes);
   end_sample(to);
 }
 

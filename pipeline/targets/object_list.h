@@ -10,7 +10,9 @@ namespace millrace::pipeline {
 
 /// Returns a list for each range of a batch that is divided into up to `samples` equal ranges. They
 /// have room for twice as many objects as the mean sample has, so that few of them ever grow.
-std::vector<Objects> range_lists(const Annotations& annotations, std::size_t samples);
+/// `mask_bytes` is the size of an object's mask, or 0.
+std::vector<Objects> range_lists(const Annotations& annotations, std::size_t samples,
+                                 std::size_t mask_bytes);
 /// Forgets all samples and keeps the memory.
 void clear(Objects& objects);
 /// Ends a sample, which has the objects that were appended since the last end.

@@ -90,7 +90,7 @@ nb::object warps(nb::handle self) {
 }
 
 /// Returns the boxes, their offsets by sample, class ids, places among the annotations of their
-/// sample, and key points (None if there are none); None if the data set marks no objects.
+/// sample, key points and masks (None if there are none); None if the data set marks no objects.
 nb::object objects(nb::handle self) {
   const std::shared_ptr<OwnBatch>& own = self_of(self);
   const Annotations* annotations = own->source->reader->annotations();
@@ -100,13 +100,18 @@ nb::object objects(nb::handle self) {
   const std::int64_t count = all.offsets[static_cast<std::size_t>(samples)];
   const auto points = static_cast<std::int64_t>(annotations->points);
   const auto whole = nb::dtype<std::int64_t>();
-  return nb::make_tuple(array(self, own, all.boxes.data(), {count, 4}, nb::dtype<float>()),
-                        array(self, own, all.offsets.data(), {samples + 1}, whole),
-                        array(self, own, all.classes.data(), {count}, whole),
-                        array(self, own, all.origins.data(), {count}, whole),
-                        points == 0 ? nb::object(nb::none())
-                                    : array(self, own, all.key_points.data(), {count, points, 3},
-                                            nb::dtype<float>()));
+  return nb::make_tuple(
+      array(self, own, all.boxes.data(), {count, 4}, nb::dtype<float>()),
+      array(self, own, all.offsets.data(), {samples + 1}, whole),
+      array(self, own, all.classes.data(), {count}, whole),
+      array(self, own, all.origins.data(), {count}, whole),
+      points == 0 ? nb::object(nb::none())
+                  : array(self, own, all.key_points.data(), {count, points, 3}, nb::dtype<float>()),
+      annotations->outlines.ends.empty()
+          ? nb::object(nb::none())
+          : array(self, own, all.masks.data(),
+                  {count, own->source->output.size.height, own->source->output.size.width},
+                  nb::dtype<std::uint8_t>()));
 }
 
 /// Returns the masks, count x height x width; None if the data set has none.

@@ -102,20 +102,24 @@ auto with_memory(const Work& work) try {
 }
 
 /// Throws UsageError if the batches that are made ahead cannot fit into this machine's memory.
-void require_memory(const LoaderOptions& options, const SampleSpec& output, bool masks,
+void require_memory(const LoaderOptions& options, const SampleSpec& output, const Reader& reader,
                     std::int64_t count) {
   const auto have =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   const int ahead = options.workers > 0 ? options.prefetch : 1;
-  const double mask = masks ? static_cast<double>(output.size.height) * output.size.width : 0;
-  const double need = (static_cast<double>(output.bytes()) + mask) * static_cast<double>(count) *
-                      static_cast<double>(ahead);
+  double masks = reader.info().masks ? 1 : 0;  // per sample
+  if (const Annotations* annotations = reader.annotations())
+    masks = static_cast<double>(annotations->outlines.ends.size()) /
+            static_cast<double>(reader.info().count);
+  const double area = static_cast<double>(output.size.height) * output.size.width;
+  const double need = (static_cast<double>(output.bytes()) + masks * area) *
+                      static_cast<double>(count) * static_cast<double>(ahead);
   if (need <= have) return;
   throw UsageError(
       fmt::format("{} batches of {} images{} of {} x {} take {:.0f} GB, and this machine "
                   "has {:.0f} GB of memory",
-                  ahead, count, masks ? " and masks" : "", output.size.height, output.size.width,
-                  need * 1e-9, have * 1e-9),
+                  ahead, count, masks > 0 ? " and masks" : "", output.size.height,
+                  output.size.width, need * 1e-9, have * 1e-9),
       "lower the images' size, loader.batch or loader.prefetch");
 }
 
@@ -196,7 +200,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
     throw UsageError(fmt::format("a batch of {} samples over {} ranks leaves a rank without one",
                                  options_.batch, world),
                      fmt::format("set loader.batch to at least {}", std::int64_t{world} * group));
-  require_memory(options_, output(), dataset().masks, batch_size());
+  require_memory(options_, output(), *source_->reader, batch_size());
 }
 
 Engine::~Engine() {

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "pipeline/readers/coco_json.h"
+#include "pipeline/readers/coco_outline.h"
 #include "pipeline/readers/data_set.h"
+#include "pipeline/targets/outline.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 
@@ -47,6 +49,90 @@ TEST(Coco, BoxesGoByImageAndClassesByTheCategorysId) {
   EXPECT_EQ(clipped.y1, 80);
   EXPECT_EQ(set.annotations.boxes[1].y1, 42);
   EXPECT_EQ(set.empty_boxes, 2u) << "one without area, one outside of its image";
+}
+
+/// Returns the pixels of an object, with a line per row.
+std::string drawn(const CocoSet& set, std::size_t object, Size size) {
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height));
+  fill_outline(set.annotations.outlines, object, size, pixels.data());
+  std::string rows;
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    rows += pixels[i] == 1 ? '#' : pixels[i] == 0 ? '.' : '?';
+    if ((i + 1) % static_cast<std::size_t>(size.width) == 0) rows += '\n';
+  }
+  return rows;
+}
+
+/// Returns a set of one image of 6 x 4 pixels with objects of these outlines.
+CocoSet outlined(const std::vector<std::string>& segmentations) {
+  Json json = Json::parse(R"({"images": [{"id": 1, "file_name": "a.jpg", "width": 6, "height": 4}],
+    "annotations": [], "categories": [{"id": 1, "name": "cat"}]})");
+  for (const std::string& one : segmentations)
+    json["annotations"].push_back({{"image_id", 1},
+                                   {"category_id", 1},
+                                   {"bbox", {0, 0, 6, 4}},
+                                   {"segmentation", Json::parse(one)}});
+  return parse_coco("a.json", json.dump(), true);
+}
+
+TEST(CocoOutlines, PolygonsHoldThePixelsWhoseCentresLieInside) {
+  const CocoSet set = outlined(
+      {"[[1, 1, 4, 1, 4, 3, 1, 3]]", "[[0, 0, 6, 0, 0, 4]]",
+       "[[0, 0, 2, 0, 2, 4, 0, 4], [1, 1, 5, 1, 5, 2, 1, 2]]", "[[0, 0, 6, 4, 6, 0, 0, 4]]",
+       "[[-9, -9, 1e6, -9, 1e6, 1.5, -9, 1.5]]", "[[1.6, 0, 2.4, 0, 2.4, 4, 1.6, 4]]"});
+  const auto is = [&](std::size_t object, const char* expected) {
+    EXPECT_EQ(drawn(set, object, {6, 4}), expected) << object;
+  };
+  is(0, "......\n.###..\n.###..\n......\n");
+  is(1, "#####.\n####..\n##....\n#.....\n");
+  is(2, "##....\n#####.\n##....\n##....\n");
+  is(3, "#....#\n##..##\n##..##\n#....#\n");
+  is(4, "######\n......\n......\n......\n");
+  is(5, "......\n......\n......\n......\n");
+}
+
+TEST(CocoOutlines, RunsGoDownTheColumnsAsNumbersOrPackedAsText) {
+  // Packed as in COCO's files: 5 bits per character, from the fourth run on as differences.
+  const CocoSet set = outlined(
+      {R"({"size": [4, 6], "counts": [1, 2, 2, 2, 17]})", R"({"size": [4, 6], "counts": "1220?"})",
+       R"({"size": [4, 6], "counts": [0, 24]})", R"({"size": [4, 6], "counts": [24]})"});
+  EXPECT_EQ(drawn(set, 0, {6, 4}), "......\n##....\n##....\n......\n");
+  EXPECT_EQ(drawn(set, 1, {6, 4}), drawn(set, 0, {6, 4}));
+  EXPECT_EQ(drawn(set, 2, {6, 4}), "######\n######\n######\n######\n");
+  EXPECT_EQ(drawn(set, 3, {6, 4}), "......\n......\n......\n......\n");
+}
+
+TEST(CocoOutlines, ABadOneIsNamed) {
+  const auto refused = [](const std::string& segmentation, const std::string& part) {
+    expect_data_error({"a.json: annotations[0]: segmentation ", part},
+                      [&] { outlined({segmentation}); });
+  };
+  refused("[]", "is neither");
+  refused("7", "is neither");
+  refused("[7]", "is no list of polygons");
+  refused("[[1, 2, 3, 4]]", "a polygon of 4 numbers");
+  refused("[[1, 2, 3, 4, 5, 6, 7]]", "a polygon of 7 numbers");
+  refused("[[1, 2, 3, 4, 5, null]]", "something else than numbers");
+  refused("[[1, 2, 3, 4, 5, 1e99]]", "something else than numbers");
+  refused(R"({"counts": [24]})", "neither a list of polygons nor counts");
+  refused(R"({"size": [4, 6], "counts": 24})", "neither numbers nor text");
+  refused(R"({"size": [4, 6], "counts": [20, -1, 5]})", "do not fit its size");
+  refused(R"({"size": [4, 6], "counts": [20, 5]})", "do not fit its size");
+  refused(R"({"size": [4, 6], "counts": [20, 3]})", "do not fill its size");
+  refused(R"({"size": [4, 6], "counts": ["a"]})", "no whole numbers");
+  refused(R"({"size": [4, 6], "counts": "122!"})", "damaged counts");
+  refused(R"({"size": [4, 6], "counts": "122o"})", "damaged counts");
+  refused(R"({"size": [4, 6], "counts": "ooooooooo0"})", "damaged counts");
+  refused(R"({"size": [0, 6], "counts": []})", "an image of 6x0 pixels");
+  refused(R"({"size": [1000000, 1000000], "counts": []})", "an image of 1000000x1000000");
+  refused(R"({"size": [6, 4], "counts": [24]})", "for an image of 4x6 pixels, and image 1 has 6x4");
+  std::string many = "[[0";
+  for (std::size_t i = 0; i < kMostOutlineNumbers + 1; ++i) many += ",0";
+  refused(many + "]]", "is too long");
+  Json json = small();
+  json["annotations"][0]["segmentation"] = {{1, 2, 30, 2, 30, 40}};
+  expect_data_error({"a.json: annotations[1]: no segmentation"},
+                    [&] { parse_coco("a.json", json.dump(), true); });
 }
 
 TEST(Coco, KeyPointsBelongToTheirObjects) {

@@ -389,15 +389,19 @@ TEST(MakeBoxes, MasksHaveTheShapesWhereTheBoxesSay) {
   DataOptions data{"folder", folder.path("images"), "train", 0};
   data.masks = folder.path("masks");
   const std::shared_ptr<const Reader> reader = open_reader(data);
-  const auto boxes = open_reader({"coco", folder.path(), "train", 0});
+  DataOptions coco{"coco", folder.path(), "train", 0};
+  coco.instance_masks = true;
+  const std::shared_ptr<const Reader> boxes = open_reader(coco);
   const Annotations& annotations = *boxes->annotations();
   LoaderOptions loader_options;
   loader_options.workers = 0;
   loader_options.batch = 12;
   loader_options.shuffle = {Shuffle::Kind::none, 0};
-  Loader loader(reader, compile_plan({}, {{320, 240}, 3}, {DType::u8, Layout::chw}),
-                loader_options);
+  const auto plan = compile_plan({}, {{320, 240}, 3}, {DType::u8, Layout::chw});
+  Loader loader(reader, plan, loader_options);
   const Batch batch = loader.next();
+  Loader object_loader(boxes, plan, loader_options);
+  const Batch objects = object_loader.next();
   for (std::uint64_t i = 0; i < 12; ++i) {
     const auto mask = batch.masks().subspan(i * 320 * 240, std::size_t{320} * 240);
     std::vector<std::int64_t> seen(4), inside(4);
@@ -409,6 +413,13 @@ TEST(MakeBoxes, MasksHaveTheShapesWhereTheBoxesSay) {
         for (auto x = static_cast<std::size_t>(box.x0); x < static_cast<std::size_t>(box.x1); ++x)
           inside[id] += mask[y * 320 + x] == id;
     }
+    std::vector<std::uint8_t> together(mask.size());
+    for (auto row = static_cast<std::size_t>(objects.objects().offsets[i]);
+         row < static_cast<std::size_t>(objects.objects().offsets[i + 1]); ++row)
+      for (std::size_t at = 0; at < mask.size(); ++at)
+        if (objects.objects().masks[row * mask.size() + at] == 1)
+          together[at] = static_cast<std::uint8_t>(objects.objects().classes[row] + 1);
+    EXPECT_TRUE(std::equal(mask.begin(), mask.end(), together.begin())) << "image " << i;
     inside[0] = seen[0];
     EXPECT_EQ(seen, inside) << "image " << i;
     EXPECT_LT(seen[0], 320 * 240 - 100);

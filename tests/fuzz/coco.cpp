@@ -1,11 +1,20 @@
 // Fuzzes COCO's annotation files.
 #include "pipeline/readers/coco_json.h"
+#include "pipeline/targets/outline.h"
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {
 
 Corpus corpus() {
-  return {{bytes_of(R"({"images": [{"id": 1, "file_name": "a.jpg", "width": 64, "height": 48}],)"
+  return {{bytes_of(R"({"images": [{"id": 1, "file_name": "a.jpg", "width": 6, "height": 4}],)"
+                    R"("annotations": [{"image_id": 1, "category_id": 2, "bbox": [0, 0, 6, 4],)"
+                    R"("segmentation": [[1, 1, 4, 1, 4, 3], [0, -1, 2e3, 0.5, 0, 4]]},)"
+                    R"({"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 1],)"
+                    R"("segmentation": {"size": [4, 6], "counts": [1, 2, 2, 2, 17]}},)"
+                    R"({"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 1],)"
+                    R"("segmentation": {"size": [4, 6], "counts": "1220?"}}],)"
+                    R"("categories": [{"id": 2, "name": "cat"}]})"),
+           bytes_of(R"({"images": [{"id": 1, "file_name": "a.jpg", "width": 64, "height": 48}],)"
                     R"("annotations": [{"image_id": 1, "category_id": 2, "bbox": [1, 2, 30.5, 4]},)"
                     R"({"image_id": 1, "category_id": 2, "bbox": [60, 40, 9, 9], "iscrowd": 1}],)"
                     R"("categories": [{"id": 2, "name": "cat"}]})"),
@@ -13,10 +22,28 @@ Corpus corpus() {
                     R"("annotations": [{"image_id": 0, "category_id": -7, "bbox": [0, 0, 1, 1],)"
                     R"("keypoints": [1, 2, 2, 0, 0, 0], "segmentation": [[1, 2]]}],)"
                     R"("images": [{"width": 1, "height": 1, "id": 0, "file_name": "b"}]})")},
-          {"\"images\": [", "\"annotations\": [", "\"categories\": [",
-           "\"bbox\": ", "\"id\": ", "\"keypoints\": ", "\"iscrowd\": 1", "null", "1e38", "-1",
-           "1e999", "9223372036854775807", "18446744073709551616", "{}", "[]", "}, {", "\\u0000",
-           std::string(200, '[')}};
+          {"\"images\": [",
+           "\"annotations\": [",
+           "\"categories\": [",
+           "\"bbox\": ",
+           "\"id\": ",
+           "\"keypoints\": ",
+           "\"iscrowd\": 1",
+           "null",
+           "1e38",
+           "-1",
+           "1e999",
+           "9223372036854775807",
+           "18446744073709551616",
+           "{}",
+           "[]",
+           "}, {",
+           "\\u0000",
+           std::string(200, '['),
+           "\"segmentation\": ",
+           "\"counts\": \"1220?\"",
+           "\"size\": [4, 6]",
+           "[[1, 1, 4, 1, 4, 3]]"}};
 }
 
 }  // namespace millrace::fuzz
@@ -38,6 +65,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         fuzz::require(all.classes[i] >= 0 && all.classes[i] < std::ssize(set.classes),
                       "classes exist");
       }
+  });
+  fuzz::accepts(Exit::data, [&] {
+    const pipeline::CocoSet set = pipeline::parse_coco("x", fuzz::text_of(data, size), true);
+    const Annotations& all = set.annotations;
+    fuzz::require(all.outlines.ends.size() == all.boxes.size(), "each object has an outline");
+    constexpr std::uint64_t kMostPixels = 4096;
+    fuzz::Bytes pixels(kMostPixels);
+    for (std::uint64_t image = 0; image < all.ends.size(); ++image) {
+      const Size sides = all.sizes[image];
+      const auto area =
+          static_cast<std::uint64_t>(sides.width) * static_cast<std::uint64_t>(sides.height);
+      for (std::size_t i = all.begin(image); i < all.ends[image] && area <= kMostPixels; ++i) {
+        pipeline::fill_outline(all.outlines, i, sides, pixels.data());
+        for (std::uint64_t at = 0; at < area; ++at) fuzz::require(pixels[at] <= 1, "0 or 1");
+      }
+    }
   });
   return 0;
 }

@@ -13,6 +13,16 @@ WIDTH, HEIGHT, COUNT = 120, 96, 24
 GEOMETRY = [mr.Resize((192, 240)), mr.HFlip(), mr.RandomCrop((160, 200))]
 
 
+def outline_of(box, as_runs):
+    """Returns the outline of all pixels of a box: a polygon, or runs down the columns."""
+    left, top, width, height = box
+    if not as_runs:
+        return [[left, top, left + width, top, left + width, top + height, left, top + height]]
+    between = [HEIGHT - height, height] * (width - 1)
+    behind = HEIGHT - top - height + HEIGHT * (WIDTH - left - width)
+    return {"size": [HEIGHT, WIDTH], "counts": [left * HEIGHT + top, height, *between, behind]}
+
+
 @pytest.fixture(scope="module")
 def coco(tmp_path_factory):
     """A COCO set of bright rectangles on black, 0 to 2 per image, with a key point at the middle of each left edge."""
@@ -26,7 +36,8 @@ def coco(tmp_path_factory):
             levels[top:top + height, left:left + width] = 255
             box, middle = [int(one) for one in (left, top, width, height)], float(top + height / 2)
             annotations.append({"image_id": 100 + number, "category_id": 7 + half, "bbox": box,
-                                "keypoints": [box[0], middle, 2, box[0] + box[2], middle, 1]})
+                                "keypoints": [box[0], middle, 2, box[0] + box[2], middle, 1],
+                                "segmentation": outline_of(box, half)})
         (folder / f"{number}.jpg").write_bytes(tiny_jpeg.encode(levels))
         images.append({"id": 100 + number, "file_name": f"{number}.jpg", "width": WIDTH, "height": HEIGHT})
     categories = [{"id": 7, "name": "left"}, {"id": 8, "name": "right"}]
@@ -58,6 +69,24 @@ def test_boxes_follow_planted_rectangles(coco):
                 flipped += bool(first[0] > second[0] > 0)
                 seen += 1
     assert seen > COUNT / 2 and flipped > 0
+
+
+def test_masks_of_objects_fill_their_boxes(coco):
+    seen, data = 0, mr.Coco(coco / "train.json", masks=True)
+    for batch in mr.Loader(data, GEOMETRY, "output.dtype=u8", batch=8, numpy=True):
+        masks = batch.instance_masks
+        assert masks.dtype == np.uint8 and masks.shape == (len(batch.boxes.values), *batch.images.shape[2:])
+        for mask, box in zip(masks, batch.boxes.values):
+            expected = np.zeros_like(mask)
+            left, top, right, bottom = (int(one) for one in box.round())
+            expected[top:bottom, left:right] = 1
+            assert np.array_equal(mask, expected), box
+            seen += 1
+        again = pickle.loads(pickle.dumps(batch))
+        assert np.array_equal(again.instance_masks, masks)
+    assert seen > COUNT / 2
+    with pytest.raises(mr.UsageError, match="has no masks of objects"):
+        next(iter(make(coco))).instance_masks
 
 
 def values_of(loader):
@@ -140,8 +169,8 @@ def test_filters_and_formats_are_part_of_a_loaders_identity(coco):
 def test_torchvisions_form(coco):
     import torch
 
-    loader = make(coco, numpy=False, collate="torchvision")
-    for (images, targets), batch in zip(loader, make(coco)):
+    loader = make(coco, "data.instance_masks=true", numpy=False, collate="torchvision")
+    for (images, targets), batch in zip(loader, make(coco, "data.instance_masks=true")):
         assert len(images) == len(targets) == len(batch.samples)
         for i, (image, target) in enumerate(zip(images, targets)):
             rows = slice(*batch.boxes.offsets[i:i + 2])
@@ -150,6 +179,7 @@ def test_torchvisions_form(coco):
             assert target["boxes"].tolist() == batch.boxes.values[rows].tolist()
             assert target["labels"].tolist() == (batch.boxes.class_ids[rows] + 1).tolist()
             assert target["keypoints"].tolist() == batch.key_points[rows].tolist()
+            assert torch.equal(target["masks"], torch.from_numpy(batch.instance_masks[rows]))
             assert target["image_id"] == batch.image_ids[i]
 
 

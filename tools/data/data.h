@@ -154,8 +154,9 @@ struct BoxesOptions {
 /// Writes images/SPLIT/*.jpg, annotations/instances_SPLIT.json, labels/SPLIT/*.txt and classes.txt:
 /// images of 320x240 with 1 to 6 shapes that hide nothing of each other. Masks are
 /// masks/SPLIT/*.png: palette images whose indices are 0 for the ground and 1 + index into
-/// kShapeNames. Keeps an existing file if it is identical; otherwise, without `force`, throws
-/// RunError with the file in the way. Throws RunError for a full disk too.
+/// kShapeNames, and annotations then have outlines. Keeps an existing file if it is identical;
+/// otherwise, without `force`, throws RunError with the file in the way. Throws RunError for a full
+/// disk too.
 void make_boxes(const BoxesOptions& options);
 
 // Makes and checks the indexes of archives.

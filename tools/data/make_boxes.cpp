@@ -126,8 +126,19 @@ std::string labels_of(const std::vector<Shape>& shapes) {
   return lines;
 }
 
-/// Returns the annotations of a split, whose images have these shapes.
-std::string annotations_of(const std::vector<std::vector<Shape>>& images) {
+/// Returns the outline of a shape as runs of pixels outside and inside, down the columns.
+Json runs_of(const Shape& shape) {
+  std::vector<int> runs{0};
+  for (int x = 0; x < kScene.width; ++x)
+    for (int y = 0; y < kScene.height; ++y) {
+      if (shape.covers(x, y) != (runs.size() % 2 == 0)) runs.push_back(0);
+      ++runs.back();
+    }
+  return {{"size", {kScene.height, kScene.width}}, {"counts", runs}};
+}
+
+/// Returns the annotations of a split, whose images have these shapes; with outlines if `masks`.
+std::string annotations_of(const std::vector<std::vector<Shape>>& images, bool masks) {
   Json json{
       {"images", Json::array()}, {"annotations", Json::array()}, {"categories", Json::array()}};
   for (std::size_t label = 0; label < kShapeNames.size(); ++label)
@@ -137,13 +148,15 @@ std::string annotations_of(const std::vector<std::vector<Shape>>& images) {
                               {"file_name", fmt::format("{:06}.jpg", image)},
                               {"width", kScene.width},
                               {"height", kScene.height}});
-    for (const Shape& shape : images[image])
+    for (const Shape& shape : images[image]) {
       json["annotations"].push_back({{"id", json["annotations"].size() + 1},
                                      {"image_id", image + 1},
                                      {"category_id", shape.label + 1},
                                      {"bbox", {shape.left, shape.top, shape.width, shape.height}},
                                      {"area", shape.width * shape.height},
                                      {"iscrowd", 0}});
+      if (masks) json["annotations"].back()["segmentation"] = runs_of(shape);
+    }
   }
   return json.dump() + "\n";
 }
@@ -197,7 +210,7 @@ void make_boxes(const BoxesOptions& options) {
         write_or_match(fmt::format("{}/masks/{}/{:06}.png", options.path, split.name, i),
                        encode_mask(shapes[i]), options.force);
     });
-    write(fmt::format("annotations/instances_{}.json", split.name), annotations_of(shapes));
+    write(fmt::format("annotations/instances_{}.json", split.name), annotations_of(shapes, options.masks));
     before += split.count;
   }
 }

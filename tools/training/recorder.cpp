@@ -49,6 +49,7 @@ void BatchHash::add(const Batch& batch) {
   add(objects.boxes, objects.boxes.size());
   add(objects.classes, objects.classes.size());
   add(objects.key_points, objects.key_points.size());
+  add(objects.masks, objects.masks.size());
 }
 
 std::string BatchHash::digest() const {

@@ -171,6 +171,23 @@ class Batch(tuple[Any, ...]):
         return points
 
     @property
+    def instance_masks(self) -> Any:
+        """The pixels of each object, uint8, n x height x width, 1 inside and 0 elsewhere, in the order of the boxes.
+
+        Raises:
+            UsageError: the data set has no outlines, or they were not asked for.
+        """
+        masks = self._objects()[5]
+        if masks is None:
+            raise UsageError("this data set has no masks of objects", "read a COCO set with data.instance_masks=true")
+        return masks
+
+    @property
+    def has_instance_masks(self) -> bool:
+        """Whether objects have masks."""
+        return self._objects()[5] is not None
+
+    @property
     def has_key_points(self) -> bool:
         """Whether the data set has key points."""
         return self._objects()[4] is not None

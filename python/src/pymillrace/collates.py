@@ -19,14 +19,14 @@ class Collate(NamedTuple):
 
 def _torchvision(batch: Batch) -> tuple[list[Any], list[dict[str, Any]]]:
     boxes = batch.boxes
-    points = batch.key_points if batch.has_key_points else None
+    extras = {"keypoints": batch.key_points} if batch.has_key_points else {}
+    if batch.has_instance_masks:
+        extras["masks"] = batch.instance_masks
     targets: list[dict[str, Any]] = []
     ends = boxes.offsets.tolist()
     for image, begin, end in zip(batch.image_ids, ends, ends[1:]):
         target = {"boxes": boxes.values[begin:end], "labels": boxes.class_ids[begin:end] + 1, "image_id": image}
-        if points is not None:
-            target["keypoints"] = points[begin:end]
-        targets.append(target)
+        targets.append(target | {name: values[begin:end] for name, values in extras.items()})
     return list(batch.images), targets
 
 

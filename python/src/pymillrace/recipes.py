@@ -59,10 +59,19 @@ class Manifest(Files):
     _reader = "manifest"
 
 
+@dataclasses.dataclass(frozen=True)
 class Coco(Files):
-    """Images with boxes and key points: a COCO annotation file, or the folder of a COCO set."""
+    """Images with boxes and key points: a COCO annotation file, or the folder of a COCO set.
 
-    _reader = "coco"
+    With `masks`, batches also have a mask of each object from its outline: Batch.instance_masks.
+    """
+
+    masks: bool = False
+    _reader: ClassVar[str] = "coco"
+
+    def overrides(self) -> list[str]:
+        """Returns the data set as overrides of a recipe."""
+        return [*super().overrides(), *(["data.instance_masks=true"] if self.masks else [])]
 
 
 class Yolo(Files):
