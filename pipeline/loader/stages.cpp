@@ -461,13 +461,13 @@ void Stages::move_instance_masks(std::uint64_t index, Size image, Worker& worker
                                  Objects& objects) const {
   const auto first = static_cast<std::size_t>(objects.offsets.back());
   const std::size_t count = objects.classes.size(), bytes = objects.mask_bytes;
-  if ((count - first) * bytes > kMostInstanceBytes)
+  if ((count - first) * bytes > kMostInstanceBytes) {
+    drop_open(objects);  // or the list would make room for their masks
     throw DataError(fmt::format("the masks of its {} objects take {:.0f} MB, more than {:.0f}",
                                 count - first, static_cast<double>((count - first) * bytes) * 1e-6,
                                 static_cast<double>(kMostInstanceBytes) * 1e-6),
                     "lower the output's size, raise targets.min_area, or cut the image into parts");
-  // The list has room for this many objects. Pages that no mask is written to take no memory.
-  objects.masks.reserve(objects.classes.capacity() * bytes);
+  }
   objects.masks.resize(count * bytes);
   std::uint8_t* const filled = worker.instance.reserve(static_cast<std::size_t>(image.width) *
                                                        static_cast<std::size_t>(image.height));
