@@ -33,9 +33,10 @@ def program():
 
 @pytest.fixture(scope="session")
 def data(program, tmp_path_factory):
-    """Folder with the data sets digits (IDX) and photos (JPEG files)."""
+    """Folder with the data sets digits (IDX), photos (JPEG files) and boxes (COCO)."""
     folder = tmp_path_factory.mktemp("data")
-    for kind, options in (("digits", ["--train", "640", "--test", "64"]), ("photos", ["--count", "96"])):
+    for kind, options in (("digits", ["--train", "640", "--test", "64"]), ("photos", ["--count", "96"]),
+                          ("boxes", ["--train", "8", "--test", "8"])):
         subprocess.run([program, "data", "make", kind, str(folder / kind), *options], check=True, capture_output=True)
     return pathlib.Path(folder)
 
