@@ -19,6 +19,7 @@ using pipeline::ScanLayout;
 
 constexpr std::size_t kTables = 2;  ///< for DC, and as many for AC
 constexpr std::uint32_t kMostMcus = 2000;
+constexpr std::size_t kLong = 20'000;  ///< bytes of data, more than the decoder reads at a time
 
 /// A scan as an input describes it. Bytes that are missing are 0.
 class Scan {
@@ -133,9 +134,18 @@ Outcome decode(EntropyDecoder& decoder, const Scan& scan, bool stores) {
 Corpus corpus() {
   Corpus corpus;
   std::array<unsigned, 17> lengths{};
+  std::size_t longest = 0;
   for (std::uint32_t i = 0; i < 60; ++i) {
     Draw draw(base::stream({14, 0, i}, base::op_id("entropy")));
-    const test::WrittenScan scan = test::random_scan(draw);
+    test::WrittenScan scan = test::random_scan(draw);
+    const bool is_long = i % 20 == 0;
+    if (is_long) scan.mcus_per_row = 60;
+    while (is_long && scan.data.size() < kLong && scan.mcu_rows < 60) {
+      ++scan.mcu_rows;
+      scan.data.clear();
+      scan.write(draw);
+    }
+    longest = std::max(longest, scan.data.size());
     corpus.seeds.push_back(input_of(scan));
     for (const auto* tables : {&scan.dc, &scan.ac})
       for (const test::WrittenTable& table : *tables)
@@ -143,6 +153,7 @@ Corpus corpus() {
   }
   require(std::find(lengths.begin() + 1, lengths.end(), 0U) == lengths.end(),
           "the seeds have codes of 1 to 16 bits");
+  require(longest >= kLong, "a seed is longer than the decoder's window");
   for (int marker : {0x00, 0xd0, 0xd1, 0xd7, 0xd9, 0xff})
     corpus.tokens.push_back({'\xff', static_cast<char>(marker)});
   return corpus;
