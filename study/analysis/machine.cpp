@@ -59,20 +59,18 @@ MachineFacts machine_facts(const std::string& root) {
   return facts;
 }
 
-std::string machine_line(const nlohmann::ordered_json& summary) {
+std::string machine_line(const Summary& summary) {
   std::vector<std::string> parts;
-  if (std::string cpu = text_at(summary, {"cpu"}); !cpu.empty()) parts.push_back(std::move(cpu));
-  if (const double cores = number_at(summary, {"cores"}); std::isfinite(cores))
-    parts.push_back(fmt::format("{:.0f} core{}", cores, cores == 1 ? "" : "s"));
-  if (const double bytes = number_at(summary, {"memory_bytes"}); std::isfinite(bytes))
-    parts.push_back(fmt::format("{:.1f} GB memory", bytes * 1e-9));
+  if (summary.cpu && !summary.cpu->empty()) parts.push_back(*summary.cpu);
+  if (summary.cores)
+    parts.push_back(fmt::format("{} core{}", *summary.cores, summary.cores == 1 ? "" : "s"));
+  if (summary.memory_bytes)
+    parts.push_back(fmt::format("{:.1f} GB memory", 1e-9 * to_number(summary.memory_bytes)));
   std::vector<std::pair<std::string, int>> gpus;  // models and their numbers
-  if (summary.is_object() && summary.contains("gpus"))
-    for (const auto& gpu : summary["gpus"]) {
-      const std::string name = gpu.is_string() ? gpu.get<std::string>() : gpu.dump();
-      if (gpus.empty() || gpus.back().first != name) gpus.emplace_back(name, 0);
-      ++gpus.back().second;
-    }
+  for (const std::string& name : summary.gpus) {
+    if (gpus.empty() || gpus.back().first != name) gpus.emplace_back(name, 0);
+    ++gpus.back().second;
+  }
   for (const auto& [name, count] : gpus)
     parts.push_back(count == 1 ? name : fmt::format("{} x {}", count, name));
   return fmt::format("{}", fmt::join(parts, ", "));

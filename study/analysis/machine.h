@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "study/records/summary.h"
 
 namespace millrace::study {
 
@@ -22,7 +23,7 @@ MachineFacts machine_facts(const std::string& root = "");
 
 /// Returns a line such as "Intel(R) Xeon(R) CPU @ 2.20GHz, 2 cores, 8.3 GB memory, 2 x NVIDIA H200"
 /// from a summary's `cpu`, `cores`, `memory_bytes` and `gpus`. Leaves out what is missing.
-std::string machine_line(const nlohmann::ordered_json& summary);
+std::string machine_line(const Summary& summary);
 
 // Records what else the machine did while a run was timed: CPU time stolen by the hypervisor, other
 // programs, changes of the clock frequency. Decides which of it deserves a warning beside the

@@ -2,7 +2,6 @@
 #include "study/analysis/wait_breakdown.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 namespace millrace::study {
@@ -182,22 +181,20 @@ PartSeconds seconds_since(const WaitBreakdown& blame, const PartTicks& before) {
   return to_seconds(ticks);
 }
 
-nlohmann::ordered_json to_json(const PartSeconds& seconds) {
-  auto json = nlohmann::ordered_json::object();
-  for (std::size_t i = 0; i < kPartCount; ++i) json[std::string(kPartNames[i])] = seconds[i];
-  return json;
+Named<double> by_part(const PartSeconds& seconds) {
+  Named<double> parts;
+  for (std::size_t i = 0; i < kPartCount; ++i) parts.emplace_back(kPartNames[i], seconds[i]);
+  return parts;
 }
 
-nlohmann::ordered_json step_json(const WaitBreakdown& blame) {
-  const auto quantiles = [](const auto& at) {
-    return nlohmann::ordered_json{{"p50", at(0.5)}, {"p90", at(0.9)}, {"p99", at(0.99)}};
-  };
-  nlohmann::ordered_json json;
-  json["load"] = quantiles([&](double q) { return blame.load_quantile(q); });
+Named<QuantilesRecord> step_quantiles(const WaitBreakdown& blame) {
+  const auto quantiles = [](const auto& at) { return QuantilesRecord{at(0.5), at(0.9), at(0.99)}; };
+  Named<QuantilesRecord> all;
+  all.emplace_back("load", quantiles([&](double q) { return blame.load_quantile(q); }));
   for (std::size_t i = 0; i < kPartCount; ++i)
-    json[std::string(kPartNames[i])] =
-        quantiles([&](double q) { return blame.quantile(static_cast<Part>(i), q); });
-  return json;
+    all.emplace_back(kPartNames[i],
+                     quantiles([&](double q) { return blame.quantile(static_cast<Part>(i), q); }));
+  return all;
 }
 
 }  // namespace millrace::study

@@ -4,13 +4,13 @@
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "measure/batch_history.h"
 #include "study/records/durations.h"
+#include "study/records/summary.h"
 
 namespace millrace::study {
 
@@ -78,10 +78,10 @@ class WaitBreakdown {
   Quantiles load_;
 };
 
-/// Returns {part: seconds}.
-nlohmann::ordered_json to_json(const PartSeconds& seconds);
-/// Returns {"load" and each part: {"p50": s, "p90": s, "p99": s}}, in seconds per step.
-nlohmann::ordered_json step_json(const WaitBreakdown& blame);
+/// Returns the seconds of each part.
+Named<double> by_part(const PartSeconds& seconds);
+/// Returns the quantiles of load and of each part, in seconds per step.
+Named<QuantilesRecord> step_quantiles(const WaitBreakdown& blame);
 /// Returns the sums since `before`, an earlier value of ticks().
 PartSeconds seconds_since(const WaitBreakdown& blame, const PartTicks& before);
 

@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
@@ -300,38 +299,35 @@ Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
 
 // Turns a summary into the replay's input.
 
-std::optional<ReplayInput> recorded_input(const nlohmann::ordered_json& summary, bool storage) {
-  const auto at = [&](const char* key) { return number_at(summary, {key}); };
-  const double images = at("images"), steps = at("steps"), batch = at("batch");
-  const double samples = number_at(summary, {"dataset", "samples"});
-  const double read = number_at(summary, {"loader_cpu_s", "read"});
-  const double decode = number_at(summary, {"loader_cpu_s", "decode"});
-  const double augment = number_at(summary, {"loader_cpu_s", "augment"});
-  const double log = number_at(summary, {"spans", "log"});
-  const double numbers[] = {at("cores"), at("workers"), at("prefetch"), at("update_s_per_step"),
-                            samples,     read,          decode,         augment,
-                            log};
-  const bool known = std::all_of(std::begin(numbers), std::end(numbers), [](double number) {
-    return std::isfinite(number) && number >= 0;
-  });
-  if (!known || !(images > 0) || !(steps > 0) || !(batch >= 1) || at("world_size") != 1 ||
-      at("cores") < 1 || samples < 1 || storage || at("resumed_from_step") > 0 ||
-      summary.contains("auto_workers"))
+std::optional<ReplayInput> recorded_input(const Summary& s, bool storage) {
+  const LoaderCpuRecord& cpu = s.loader_cpu_s;
+  const double* const log = find(s.spans, "log");
+  const double numbers[] = {to_number(s.cores),           to_number(s.workers),
+                            to_number(s.prefetch),        to_number(s.update_s_per_step),
+                            to_number(s.dataset.samples), to_number(cpu.read),
+                            to_number(cpu.decode),        to_number(cpu.augment),
+                            log == nullptr ? NAN : *log};
+  const bool known = std::all_of(std::begin(numbers), std::end(numbers),
+                                 [](double number) { return number >= 0; });
+  if (!known || !(s.images > 0) || !(s.steps > 0) || !(s.batch >= 1) || s.world_size != 1 ||
+      s.cores < 1 || s.dataset.samples < 1 || storage || s.resumed_from_step > 0 ||
+      s.auto_workers.first)
     return {};
-  const bool on_cpu = text_at(summary, {"device"}).starts_with("cpu");
+  const bool on_cpu = s.device.value_or("").starts_with("cpu");
+  const double images = to_number(s.images);
   ReplayInput in;
-  in.cores = static_cast<int>(at("cores"));
-  in.workers = static_cast<int>(at("workers"));
-  in.io_threads = static_cast<int>(std::max(0.0, at("io_threads")));
-  in.prefetch = static_cast<int>(at("prefetch"));
-  in.batch = static_cast<std::int64_t>(batch);
-  in.samples = static_cast<std::uint64_t>(samples);
-  in.sample_s = (decode + augment) / images;
-  in.read_s = read / images;
-  in.update_s = at("update_s_per_step");
-  in.update_threads = on_cpu ? std::max(1, static_cast<int>(at("threads"))) : 0;
+  in.cores = static_cast<int>(*s.cores);
+  in.workers = static_cast<int>(*s.workers);
+  in.io_threads = static_cast<int>(std::max<std::int64_t>(0, s.io_threads.value_or(0)));
+  in.prefetch = static_cast<int>(*s.prefetch);
+  in.batch = *s.batch;
+  in.samples = static_cast<std::uint64_t>(*s.dataset.samples);
+  in.sample_s = (*cpu.decode + *cpu.augment) / images;
+  in.read_s = *cpu.read / images;
+  in.update_s = *s.update_s_per_step;
+  in.update_threads = on_cpu ? std::max(1, static_cast<int>(s.threads.value_or(0))) : 0;
   in.frees_early = !on_cpu;  // on the CPU the model reads the slot itself
-  in.host_s = log / steps;
+  in.host_s = *log / to_number(s.steps);
   return in;
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "study/analysis/bound.h"
 #include "study/analysis/replay.h"
+#include "study/records/summary.h"
 
 namespace millrace::study {
 
@@ -165,7 +165,7 @@ Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
 /// update and the trainer's own time per step. Returns nothing where the records do not suffice:
 /// several ranks, workers that changed within the run, an emulated storage, whose reads' sizes no
 /// record holds, or figures that are missing.
-std::optional<ReplayInput> recorded_input(const nlohmann::ordered_json& summary, bool storage);
+std::optional<ReplayInput> recorded_input(const Summary& summary, bool storage);
 
 // Verification of predictions: runs the baseline before and after every change, and sets aside what
 // other programs disturbed.

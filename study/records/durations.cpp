@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 
 namespace millrace::study {
@@ -99,14 +98,12 @@ double UpdateTimes::spread() const {
   return *high / middle;
 }
 
-nlohmann::ordered_json to_json(const UpdateTimes& times) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (std::size_t i = 1; i < measure::kSetUpCount; ++i) {
-    const UpdateTimes::Sum& sum = times.of(static_cast<measure::SetUp>(i));
-    if (sum.steps == 0) continue;
-    json[std::string(measure::kSetUpNames[i])] = {{"steps", sum.steps}, {"update_s", sum.seconds}};
-  }
-  return json;
+Named<SetUpRecord> set_up_records(const UpdateTimes& times) {
+  Named<SetUpRecord> all;
+  for (std::size_t i = 1; i < measure::kSetUpCount; ++i)
+    if (const UpdateTimes::Sum& sum = times.of(static_cast<measure::SetUp>(i)); sum.steps > 0)
+      all.emplace_back(measure::kSetUpNames[i], SetUpRecord{sum.steps, sum.seconds});
+  return all;
 }
 
 }  // namespace millrace::study

@@ -3,10 +3,10 @@
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "measure/step_record.h"
+#include "study/records/summary.h"
 
 namespace millrace::study {
 
@@ -69,7 +69,7 @@ class UpdateTimes {
   std::vector<float> seconds_;  ///< of the steps that set nothing up
 };
 
-/// Returns {"first": {"steps": 1, "update_s": 0.2}, ...} with the kinds that occurred.
-nlohmann::ordered_json to_json(const UpdateTimes& times);
+/// Returns the sums of the kinds that occurred.
+Named<SetUpRecord> set_up_records(const UpdateTimes& times);
 
 }  // namespace millrace::study

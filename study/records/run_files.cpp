@@ -55,10 +55,6 @@ Json read_json(const fs::path& file) {
   return json;
 }
 
-bool is_complete(const Json& summary) {
-  return summary.is_object() && text_at(summary, {"complete"}) != "false";
-}
-
 std::vector<Json> read_json_lines(const fs::path& file, bool& cut) {
   std::vector<Json> lines;
   std::ifstream in = base::open_record(file);

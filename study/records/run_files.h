@@ -28,10 +28,6 @@ nlohmann::ordered_json parse_json(std::string_view text);
 /// anything else.
 nlohmann::ordered_json read_json(const std::filesystem::path& file);
 
-/// Returns whether a summary is that of a run's end. `pymillrace watch` also writes one while the
-/// run goes on, with `complete: false`, for a run that is killed.
-bool is_complete(const nlohmann::ordered_json& summary);
-
 /// Reads one object per line. Returns nothing if there is no such file. Throws DataError with the
 /// line number. Sets `cut` if the last line is incomplete, and leaves it out.
 std::vector<nlohmann::ordered_json> read_json_lines(const std::filesystem::path& file, bool& cut);

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "study/records/summary.h"
 #include "study/report/report.h"
 
 namespace millrace::study {
@@ -27,7 +27,7 @@ std::set<std::string> keys_in(const ReportTable& configs);
 
 /// Notes in what else the runs differ than the keys of their recipes: it is part of what the report
 /// compares.
-void add_confounders(const std::vector<nlohmann::ordered_json>& summaries,
-                     const std::set<std::string>& keys, Report& report);
+void add_confounders(const std::vector<Summary>& summaries, const std::set<std::string>& keys,
+                     Report& report);
 
 }  // namespace millrace::study

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "study/analysis/wait_breakdown.h"
-#include "study/records/run_files.h"
+#include "study/records/summary.h"
 #include "study/report/comparison.h"
 #include "study/report/figures.h"
 #include "study/report/reports.h"
@@ -17,7 +17,6 @@ namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 std::string fact_in(const Report& report, const std::string& name) {
   for (const auto& [fact, value] : report.facts)
@@ -50,7 +49,7 @@ bool is_shared(const Figure& figure) {
 
 /// Returns the bars that compare whole runs.
 std::vector<Figure> run_bars(const std::vector<std::string>& names,
-                             const std::vector<Json>& summaries) {
+                             const std::vector<Summary>& summaries) {
   const auto figure = [&](const char* id, const char* title, const char* caption, FigureKind kind,
                           const char* unit) {
     return Figure{.id = id,
@@ -65,21 +64,23 @@ std::vector<Figure> run_bars(const std::vector<std::string>& names,
       bars(figure("step-time", "Step time", "Means over the run.", FigureKind::stacked_bar,
                   "ms per step"),
            {"load", "update"}, [&](const std::string& name, std::size_t run) {
-             return 1e3 * number_at(summaries[run], {(name + "_s_per_step").c_str()});
+             const Summary& of = summaries[run];
+             return 1e3 * to_number(name == "load" ? of.load_s_per_step : of.update_s_per_step);
            });
   append(
       all,
       bars(figure("blame", "Wait breakdown", "Load, split by what the trainer was waiting for.",
                   FigureKind::stacked_bar, "seconds"),
            {kPartNames.begin(), kPartNames.end()}, [&](const std::string& name, std::size_t run) {
-             return number_at(summaries[run], {"blame", name.c_str()});
+             const double* const seconds = find(summaries[run].blame, name);
+             return seconds == nullptr ? NAN : *seconds;
            }));
   append(all, bars(figure("rate", "Images per second",
                           "Over the run. One run each: millrace sweep says whether a difference is "
                           "real.",
                           FigureKind::bar, "images/s"),
-                   {"images_per_s"}, [&](const std::string& name, std::size_t run) {
-                     return number_at(summaries[run], {name.c_str()});
+                   {"images_per_s"}, [&](const std::string&, std::size_t run) {
+                     return to_number(summaries[run].images_per_s);
                    }));
   return all;
 }
@@ -88,12 +89,13 @@ std::vector<Figure> run_bars(const std::vector<std::string>& names,
 constexpr double kOtherUpdate = 1.1;
 
 /// Notes updates that take another time though all keys that differ are the loader's.
-void add_update_shifts(const std::vector<std::string>& names, const std::vector<Json>& summaries,
+void add_update_shifts(const std::vector<std::string>& names, const std::vector<Summary>& summaries,
                        const std::set<std::string>& keys, Report& report) {
   if (!are_of_the_loader(keys)) return;
   const auto update = [&](std::size_t run) {
-    const double median = number_at(summaries[run], {"update_s_per_step_median"});
-    return std::isfinite(median) ? median : number_at(summaries[run], {"update_s_per_step"});
+    const Summary& of = summaries[run];
+    return to_number(of.update_s_per_step_median ? of.update_s_per_step_median
+                                                 : of.update_s_per_step);
   };
   for (std::size_t i = 1; i < names.size(); ++i) {
     const double ratio = update(i) / update(0);
@@ -160,10 +162,10 @@ std::set<std::string> keys_in(const ReportTable& configs) {
   return keys;
 }
 
-void add_confounders(const std::vector<Json>& summaries, const std::set<std::string>& keys,
+void add_confounders(const std::vector<Summary>& summaries, const std::set<std::string>& keys,
                      Report& report) {
   std::vector<Settings> settings;
-  for (const Json& summary : summaries) settings.push_back(settings_in(summary));
+  for (const Summary& summary : summaries) settings.push_back(settings_in(to_json(summary)));
   for (const Confounder& one : confounders(settings, keys))
     report.notes.push_back(remark_on(one, keys));
 }
@@ -172,12 +174,12 @@ Report comparison_report(const std::vector<fs::path>& runs) {
   const std::vector<std::string> names = names_of(runs);
   Report report;
   std::vector<Report> single;
-  std::vector<Json> summaries;
+  std::vector<Summary> summaries;
   std::vector<ConfigColumn> configs;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     report.title += (i == 0 ? "" : i + 1 < runs.size() ? ", " : " and ") + names[i];
     single.push_back(run_report(runs[i]));
-    summaries.push_back(read_json(runs[i] / "summary.json"));
+    summaries.push_back(read_summary(runs[i] / "summary.json"));
     configs.push_back({names[i], config_at(runs[i] / "config.toml")});
     if (!is_complete(summaries.back()))
       report.notes.push_back(names[i] + ": " + state_of(summaries.back()));

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "millrace/error.h"
-#include "study/records/run_files.h"
+#include "study/records/summary.h"
 #include "study/report/comparison.h"
 #include "study/report/figures.h"
 #include "study/report/reports.h"
@@ -18,7 +17,6 @@ namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 /// Reads the folder's run; an empty report if it is damaged, which the notes then say.
 Report report_or_note(const fs::path& run, Report& folder) {
@@ -58,7 +56,7 @@ void thin(Series& series, std::size_t most) {
 struct FolderRun {
   std::string name, kind;
   std::string recipe{};
-  Json summary{};
+  Summary summary{};
   ConfigValues config{};
 };
 
@@ -72,21 +70,21 @@ struct FolderResults {
 FolderResults results_of(const std::vector<const FolderRun*>& runs) {
   struct Result {
     const char* title;
-    const char* key;
+    std::optional<double> Summary::*figure;
     double factor;
     int digits;
   };
-  constexpr Result kResults[] = {{"images/s", "images_per_s", 1, 0},
-                                 {"top-1, %", "top1", 100, 2},
-                                 {"test loss", "test_loss", 1, 4},
-                                 {"load, ms per step", "load_s_per_step", 1e3, 3},
-                                 {"update, ms per step", "update_s_per_step", 1e3, 3},
-                                 {"wall, s", "wall_s", 1, 1}};
+  constexpr Result kResults[] = {{"images/s", &Summary::images_per_s, 1, 0},
+                                 {"top-1, %", &Summary::top1, 100, 2},
+                                 {"test loss", &Summary::test_loss, 1, 4},
+                                 {"load, ms per step", &Summary::load_s_per_step, 1e3, 3},
+                                 {"update, ms per step", &Summary::update_s_per_step, 1e3, 3},
+                                 {"wall, s", &Summary::wall_s, 1, 1}};
   FolderResults all{.cells = std::vector<std::vector<std::string>>(runs.size())};
   for (const Result& column : kResults) {
     std::vector<double> values;
     for (const FolderRun* run : runs)
-      values.push_back(column.factor * number_at(run->summary, {column.key}));
+      values.push_back(column.factor * to_number(run->summary.*column.figure));
     if (std::none_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); }))
       continue;
     all.header.emplace_back(column.title);
@@ -97,7 +95,7 @@ FolderResults results_of(const std::vector<const FolderRun*>& runs) {
   }
   all.header.emplace_back("bound");
   for (std::size_t run = 0; run < runs.size(); ++run)
-    all.cells[run].push_back(text_at(runs[run]->summary, {"bound"}));
+    all.cells[run].push_back(runs[run]->summary.bound.value_or(""));
   return all;
 }
 
@@ -134,7 +132,7 @@ ReportTable folder_table(const std::vector<const FolderRun*>& runs) {
     std::vector<std::string> row{runs[run]->name};
     extend(row, results.cells[run]);
     if (kinds) row.push_back(runs[run]->kind);
-    row.push_back(runs[run]->summary.is_object() ? state_of(runs[run]->summary) : "-");
+    row.push_back(runs[run]->summary.there ? state_of(runs[run]->summary) : "-");
     extend(row, columns.cells[run]);
     if (rest) row.push_back(columns.rest[run]);
     table.rows.push_back(std::move(row));
@@ -150,11 +148,11 @@ std::vector<FolderRun> read_folder(const std::vector<fs::path>& runs,
     FolderRun run{.name = names[i], .kind = kind_of(runs[i])};
     try {
       run.config = config_at(runs[i] / "config.toml");
-      run.summary = read_json(runs[i] / "summary.json");
+      run.summary = read_summary(runs[i] / "summary.json");
     } catch (const DataError& error) {
       if (run.kind != "run") report.notes.push_back(fmt::format("{}: {}", names[i], error.what()));
     }
-    run.recipe = text_at(run.summary, {"recipe"});
+    run.recipe = run.summary.recipe.value_or("");
     for (const auto& [key, value] : run.config)
       if (key == "recipe" && run.recipe.empty() && value.size() >= 2)
         run.recipe = value.substr(1, value.size() - 2);
@@ -173,7 +171,7 @@ void add_folder_tables(const std::vector<FolderRun>& runs, Report& report) {
   std::stable_sort(groups.begin(), groups.end(),
                    [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
   for (const auto& [recipe, group] : groups) {
-    std::vector<Json> trained;
+    std::vector<Summary> trained;
     std::vector<ConfigColumn> configs;
     for (const FolderRun* run : group) {
       if (run->kind == "run") trained.push_back(run->summary);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/record_file.h"
 #include "millrace/error.h"
@@ -99,35 +100,23 @@ Predictions read_predictions(const std::filesystem::path& file, std::size_t most
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxClasses = 60;  ///< per bar chart
 constexpr std::size_t kMaxInMatrix = 40;
 constexpr std::size_t kMaxMistakes = 12;
 
-using Counts = std::vector<std::vector<double>>;
-
-/// Returns the confusion matrix; empty if it is missing, not square or not numeric.
-Counts confusion_of(const Json& evaluation) {
-  if (!evaluation.is_object() || !evaluation.contains("confusion")) return {};
-  const Json& all = evaluation["confusion"];
-  if (!all.is_array()) return {};
-  Counts counts;
-  for (const Json& row : all) {
-    if (!row.is_array() || row.size() != all.size()) return {};
-    counts.emplace_back();
-    for (const Json& one : row) {
-      if (!one.is_number()) return {};
-      counts.back().push_back(one.get<double>());
-    }
-  }
-  return counts;
+/// Returns the confusion matrix; empty if it is missing or not square.
+const auto& confusion_of(const Summary& evaluation) {
+  static const decltype(evaluation.confusion) none;
+  const auto& counts = evaluation.confusion;
+  const bool square = std::all_of(counts.begin(), counts.end(),
+                                  [&](const auto& row) { return row.size() == counts.size(); });
+  return square ? counts : none;
 }
 
-std::vector<std::string> class_names(const Json& evaluation, std::size_t count) {
+std::vector<std::string> class_names(const Summary& evaluation, std::size_t count) {
   std::vector<std::string> names;
-  if (evaluation.contains("per_class") && evaluation["per_class"].is_object())
-    for (const auto& [name, accuracy] : evaluation["per_class"].items()) names.push_back(name);
+  for (const auto& [name, accuracy] : evaluation.per_class) names.push_back(name);
   for (std::size_t i = names.size(); i < count; ++i) names.push_back(std::to_string(i));
   names.resize(count);
   return names;
@@ -175,13 +164,10 @@ std::vector<Figure> accuracy_figure(const JsonLines& epochs) {
 }
 
 /// Returns `evaluation`'s per_class accuracy. If there are very many classes, shows the lowest.
-std::vector<Figure> class_figure(const Json& evaluation) {
-  if (!evaluation.is_object() || !evaluation.contains("per_class") ||
-      !evaluation["per_class"].is_object())
-    return {};
-  std::vector<std::pair<std::string, double>> classes;
-  for (const auto& [name, accuracy] : evaluation["per_class"].items())
-    if (accuracy.is_number()) classes.emplace_back(name, 100 * accuracy.get<double>());
+std::vector<Figure> class_figure(const Summary& evaluation) {
+  Named<double> classes;
+  for (const auto& [name, accuracy] : evaluation.per_class)
+    if (std::isfinite(accuracy)) classes.emplace_back(name, 100 * accuracy);
   if (classes.empty()) return {};
   Figure figure{.id = "class-accuracy",
                 .title = "Accuracy per class",
@@ -204,8 +190,8 @@ std::vector<Figure> class_figure(const Json& evaluation) {
 }
 
 /// Returns the confusion matrix if it is small, with the class names of per_class.
-std::vector<Figure> confusion_figure(const Json& evaluation) {
-  const Counts counts = confusion_of(evaluation);
+std::vector<Figure> confusion_figure(const Summary& evaluation) {
+  const auto& counts = confusion_of(evaluation);
   if (counts.empty() || counts.size() > kMaxInMatrix) return {};
   Figure figure{.id = "confusion",
                 .title = "Confusion matrix",
@@ -217,24 +203,27 @@ std::vector<Figure> confusion_figure(const Json& evaluation) {
                 .y_label = "label",
                 .categories = class_names(evaluation, counts.size())};
   for (std::size_t i = 0; i < counts.size(); ++i)
-    figure.series.push_back({.name = figure.categories[i], .y = counts[i]});
+    figure.series.push_back(
+        {.name = figure.categories[i], .y = {counts[i].begin(), counts[i].end()}});
   return {std::move(figure)};
 }
 
 /// Returns the most frequent mistakes.
-std::vector<ReportTable> confusion_table(const Json& evaluation) {
-  const Counts counts = confusion_of(evaluation);
+std::vector<ReportTable> confusion_table(const Summary& evaluation) {
+  const auto& counts = confusion_of(evaluation);
   const auto names = class_names(evaluation, counts.size());
   struct Mistake {
     std::size_t label, predicted;
-    double count, share;
+    std::uint64_t count;
+    double share;
   };
   std::vector<Mistake> mistakes;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    double all = 0;
-    for (const double count : counts[i]) all += count;
+    const auto all =
+        static_cast<double>(std::accumulate(counts[i].begin(), counts[i].end(), std::uint64_t{0}));
     for (std::size_t j = 0; j < counts.size(); ++j)
-      if (i != j && counts[i][j] > 0) mistakes.push_back({i, j, counts[i][j], counts[i][j] / all});
+      if (i != j && counts[i][j] > 0)
+        mistakes.push_back({i, j, counts[i][j], static_cast<double>(counts[i][j]) / all});
   }
   if (mistakes.empty()) return {};
   std::stable_sort(mistakes.begin(), mistakes.end(),
@@ -250,26 +239,23 @@ std::vector<ReportTable> confusion_table(const Json& evaluation) {
   return {std::move(table)};
 }
 
-/// Returns the last recorded evaluation.
-const Json& last_evaluation(const Json& summary, const JsonLines& epochs) {
-  const auto has = [](const Json& json) {
-    return json.is_object() && json.contains("per_class") && json["per_class"].is_object();
-  };
-  if (has(summary)) return summary;
+/// Returns the last recorded evaluation: the summary's or an epoch's, whose line has its keys.
+Summary last_evaluation(const Summary& summary, const JsonLines& epochs) {
+  if (!summary.per_class.empty()) return summary;
   for (auto epoch = epochs.rbegin(); epoch != epochs.rend(); ++epoch)
-    if (has(*epoch)) return *epoch;
+    if (Summary line = summary_from(*epoch); !line.per_class.empty()) return line;
   return summary;
 }
 
 }  // namespace
 
-void add_model(const fs::path& run, const Json& summary, const JsonLines& epochs,
+void add_model(const fs::path& run, const Summary& summary, const JsonLines& epochs,
                const StepTable& steps, Report& report) {
   append(report.figures, loss_figures(epochs, steps));
   append(report.figures, accuracy_figure(epochs));
-  const Json& evaluation = last_evaluation(summary, epochs);
+  const Summary evaluation = last_evaluation(summary, epochs);
   std::vector<Figure> classes = class_figure(evaluation);
-  if (!classes.empty() && !evaluation.contains("confusion"))
+  if (!classes.empty() && evaluation.confusion.empty())
     report.notes.push_back("no confusion matrix was recorded: millrace eval " + run.string() +
                            " prints one");
   append(report.figures, std::move(classes));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "study/records/run_files.h"
 #include "study/report/figures.h"
@@ -15,13 +14,11 @@ namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
-Json rank_in(const Json& summary, int rank) {
-  if (summary.is_object() && summary.contains("ranks") && summary["ranks"].is_array())
-    for (const Json& one : summary["ranks"])
-      if (number_at(one, {"rank"}) == rank) return one;
-  return nullptr;
+RankRecord rank_in(const Summary& summary, int rank) {
+  for (const RankRecord& one : summary.ranks)
+    if (one.rank == rank) return one;
+  return {};
 }
 
 /// Returns the count and its share of `all`; "-" for both if the count is not known.
@@ -38,10 +35,11 @@ double sum_of(const std::vector<double>& counts) {
 }
 
 /// Adds a column of the ranks' GPU utilisation, if any was recorded.
-void add_utilization(const std::vector<RankSteps>& ranks, const Json& summary, ReportTable& table) {
+void add_utilization(const std::vector<RankSteps>& ranks, const Summary& summary,
+                     ReportTable& table) {
   std::vector<double> shares;
   for (const RankSteps& one : ranks)
-    shares.push_back(number_at(rank_in(summary, one.rank), {"gpu_utilization"}));
+    shares.push_back(to_number(rank_in(summary, one.rank).gpu_utilization));
   if (std::none_of(shares.begin(), shares.end(), [](double share) { return std::isfinite(share); }))
     return;
   table.header.emplace_back("GPU utilisation");
@@ -52,11 +50,8 @@ void add_utilization(const std::vector<RankSteps>& ranks, const Json& summary, R
 
 }  // namespace
 
-void add_replicas(const Json& summary, Report& report) {
-  if (!summary.is_object() || !summary.contains("replica_images")) return;
-  std::vector<double> counts;
-  for (const Json& count : summary["replica_images"])
-    counts.push_back(count.is_number() ? count.get<double>() : NAN);
+void add_replicas(const Summary& summary, Report& report) {
+  const std::vector<double> counts(summary.replica_images.begin(), summary.replica_images.end());
   ReportTable table{.id = "replicas",
                     .title = "Replicas",
                     .caption = "Training samples that each replica was given by this process.",
@@ -85,28 +80,25 @@ std::vector<int> other_ranks(const fs::path& run) {
 
 namespace {
 
-/// Returns the key of the largest number in an object, "-" if none is positive.
-std::string largest_in(const Json& object, const char* key) {
-  std::string name = "-";
-  double largest = 0;
-  if (object.is_object() && object.contains(key) && object[key].is_object())
-    for (const auto& [part, value] : object[key].items())
-      if (value.is_number() && value.get<double>() > largest) {
-        largest = value;
-        name = part;
-      }
-  return name;
+/// Returns the largest of the kinds, "-" if none is positive.
+std::string largest_of(const BlamedOnRecord& seconds) {
+  std::pair<double, const char*> largest{0, "-"};
+  for (const auto& [value, name] :
+       {std::pair(seconds.load, "load"), std::pair(seconds.update, "update"),
+        std::pair(seconds.other, "other")})
+    if (value > largest.first) largest = {*value, name};
+  return largest.second;
 }
 
 constexpr double kNoWait = 0.01;  ///< part of a run up to which waits for the network are normal
 
 /// Names the rank that the others have waited for, and why, or the network.
-void add_straggler(const Json& summary, Report& report) {
-  const std::string late = text_at(summary, {"straggler_rank"});
-  if (late.empty()) return;
-  const std::string on = text_at(summary, {"straggler_on"});
-  const double network = number_at(summary, {"network_wait_s"});
-  const double wall = number_at(summary, {"wall_s"});
+void add_straggler(const Summary& summary, Report& report) {
+  if (!summary.straggler_rank) return;
+  const std::string late = std::to_string(*summary.straggler_rank);
+  const std::string on = summary.straggler_on.value_or("");
+  const double network = to_number(summary.network_wait_s);
+  const double wall = to_number(summary.wall_s);
   const std::string rank = "rank " + late + (on.empty() || on == "network" ? "" : " (" + on + ")");
   const std::string link = network <= kNoWait * wall ? "none" : "the network, no rank";
   report.facts.emplace_back("straggler", on == "network" ? link : rank);
@@ -116,7 +108,7 @@ void add_straggler(const Json& summary, Report& report) {
 
 }  // namespace
 
-void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report& report) {
+void add_ranks(const std::vector<RankSteps>& ranks, const Summary& summary, Report& report) {
   ReportTable table{
       .id = "ranks",
       .title = "Ranks",
@@ -126,8 +118,7 @@ void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report&
       .header = {"rank", "host", "images", "of all", "steps", "load s", "update s",
                  "of it peer_wait s", "other s", "waited for, s", "because of"}};
   std::vector<double> images;
-  for (const RankSteps& one : ranks)
-    images.push_back(number_at(rank_in(summary, one.rank), {"images"}));
+  for (const RankSteps& one : ranks) images.push_back(to_number(rank_in(summary, one.rank).images));
   Figure figure{
       .id = "rank-time",
       .title = "Time per rank",
@@ -137,20 +128,19 @@ void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report&
       .y_label = "seconds",
       .series = {{.name = "load"}, {.name = "update"}, {.name = "peer_wait"}}};
   for (const auto& [rank, steps] : ranks) {
-    const Json told = rank_in(summary, rank);
+    const RankRecord told = rank_in(summary, rank);
     const double load = in_seconds(steps->all.load_ns());
     const double update = in_seconds(steps->all.update_ns());
     const double wait =
         in_seconds(steps->all.ns[static_cast<std::size_t>(measure::Span::peer_wait)]);
-    const double blamed = number_at(told, {"blamed_wait_s"});
+    const double blamed = to_number(told.blamed_wait_s);
     std::vector<std::string> given = share_of(images[table.rows.size()], sum_of(images));
-    table.rows.push_back({std::to_string(rank), text_at(told, {"host"}), given[0], given[1],
-                          with_thousands(static_cast<double>(steps->all.steps)),
-                          fmt::format("{:.3f}", load), fmt::format("{:.3f}", update),
-                          fmt::format("{:.3f}", wait),
-                          fmt::format("{:.3f}", in_seconds(steps->all.other_ns())),
-                          std::isfinite(blamed) ? fmt::format("{:.3f}", blamed) : "-",
-                          largest_in(told, "blamed_on")});
+    table.rows.push_back(
+        {std::to_string(rank), told.host.value_or(""), given[0], given[1],
+         with_thousands(static_cast<double>(steps->all.steps)), fmt::format("{:.3f}", load),
+         fmt::format("{:.3f}", update), fmt::format("{:.3f}", wait),
+         fmt::format("{:.3f}", in_seconds(steps->all.other_ns())),
+         std::isfinite(blamed) ? fmt::format("{:.3f}", blamed) : "-", largest_of(told.blamed_on)});
     figure.categories.push_back(std::to_string(rank));
     figure.series[0].y.push_back(load);
     figure.series[1].y.push_back(update - wait);
@@ -160,7 +150,7 @@ void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report&
           fmt::format("steps.rank{}.csv ends in an incomplete row, which is left out", rank));
   }
   add_utilization(ranks, summary, table);
-  const double expected = number_at(summary, {"world_size"});
+  const double expected = to_number(summary.world_size);
   if (expected > static_cast<double>(table.rows.size()))
     report.notes.push_back(
         fmt::format("only the tables of {} of {:.0f} ranks are here; the others are on "

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "study/records/run_files.h"
+#include "study/records/summary.h"
 #include "study/report/figures.h"
 #include "study/report/report.h"
 
@@ -46,20 +46,19 @@ struct RankSteps {
 std::vector<int> other_ranks(const std::filesystem::path& run);
 
 /// Adds what each replica was given, if the run had replicas.
-void add_replicas(const nlohmann::ordered_json& summary, Report& report);
+void add_replicas(const Summary& summary, Report& report);
 
 /// Adds each rank's time, from its own table, and what the summary says about it: images, waits and
 /// the utilisation of its device.
-void add_ranks(const std::vector<RankSteps>& ranks, const nlohmann::ordered_json& summary,
-               Report& report);
+void add_ranks(const std::vector<RankSteps>& ranks, const Summary& summary, Report& report);
 
 // The part of a run's report on its model: loss, accuracy, per-class accuracy, confusions.
 
 /// Adds loss and accuracy over the epochs and, from the last recorded evaluation, the accuracy of
 /// each class, the confusion matrix if it is small, and the most frequent mistakes. `run` is the
 /// run's directory.
-void add_model(const std::filesystem::path& run, const nlohmann::ordered_json& summary,
-               const JsonLines& epochs, const StepTable& steps, Report& report);
+void add_model(const std::filesystem::path& run, const Summary& summary, const JsonLines& epochs,
+               const StepTable& steps, Report& report);
 
 // Report on a run directory: shows what is there, and notes what is missing.
 
@@ -96,7 +95,7 @@ class RunReader {
 inline constexpr const char* kWholeStep = "load + update";
 
 /// Returns p50, p90 and p99 of load per step and of its parts, in ms, from `summary`'s blame_step.
-std::vector<Figure> wait_quantiles(const nlohmann::ordered_json& summary);
+std::vector<Figure> wait_quantiles(const Summary& summary);
 
 // Reports that show several runs side by side.
 

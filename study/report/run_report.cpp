@@ -248,54 +248,52 @@ ReportTable time_table(const StepTable& steps) {
 }
 
 /// Lists the figures this run cannot have, and why.
-void add_notes(const Json& summary, const JsonLines& epochs, const StepTable& steps,
+void add_notes(const Summary& summary, const JsonLines& epochs, const StepTable& steps,
                Report& report) {
   if (const std::string state = state_of(summary); state != "finished")
     report.notes.insert(report.notes.begin(), state);
-  if (const double others = number_at(summary, {"others_busy"}); others > kMaxOthers)
+  if (summary.others_busy > kMaxOthers)
     report.notes.push_back(fmt::format(
         "other programs took {} of the machine during this run, so its times are partly theirs",
-        base::percent(others)));
+        base::percent(*summary.others_busy)));
   if (!steps.there) report.notes.emplace_back("no steps.csv: no step has been taken yet");
   if (steps.cut)
     report.notes.emplace_back("steps.csv ends in an incomplete row, which is left out");
   if (epochs.empty())
     report.notes.emplace_back("no epoch has ended: no figures per epoch (metrics.jsonl)");
-  if (number_at(summary, {"resumed_from_step"}) > 0)
+  if (summary.resumed_from_step > 0)
     report.notes.emplace_back(
         "the run was resumed: wall time, load, update, wait breakdown and verdict "
         "describe its last process; steps and epochs the whole run");
-  if (number_at(summary, {"failed"}) > 0)
+  if (summary.failed > 0)
     report.notes.emplace_back("samples failed: quarantine.jsonl lists them with the reasons");
-  if (summary.is_object() && summary.contains("model") && summary["model"].is_null())
+  if (summary.params == 0)
     report.notes.emplace_back("no model (simulated device): no loss, no accuracy");
 }
 
 }  // namespace
 
-std::vector<Figure> wait_quantiles(const Json& summary) {
+std::vector<Figure> wait_quantiles(const Summary& summary) {
   Figure figure{.id = "blame-step",
                 .title = "Wait per step",
                 .caption = "50, 90 and 99 of 100 steps waited no longer than this.",
                 .kind = FigureKind::bar,
                 .x_label = "part of load",
                 .y_label = "ms"};
-  std::vector<std::string> parts{"load"};
-  parts.insert(parts.end(), kPartNames.begin(), kPartNames.end());
-  for (const std::string& part : parts)
-    if (number_at(summary, {"blame_step", part.c_str(), "p99"}) > 0)
-      figure.categories.push_back(part);
-  const std::vector<std::string> shown_parts = figure.categories;
-  return bars(
-      std::move(figure), {"p50", "p90", "p99"}, [&](const std::string& quantile, std::size_t at) {
-        return 1e3 * number_at(summary, {"blame_step", shown_parts[at].c_str(), quantile.c_str()});
-      });
+  figure.series = {{.name = "p50"}, {.name = "p90"}, {.name = "p99"}};
+  for (const auto& [part, of] : summary.blame_step) {
+    if (!(of.p99 > 0)) continue;
+    figure.categories.push_back(part);
+    figure.series[0].y.push_back(1e3 * to_number(of.p50));
+    figure.series[1].y.push_back(1e3 * to_number(of.p90));
+    figure.series[2].y.push_back(1e3 * to_number(of.p99));
+  }
+  return shown(std::move(figure));
 }
 
 /// Returns what the waits for remote storage consisted of.
-std::vector<Figure> remote_figure(const Json& summary) {
-  const std::vector<std::string> parts{"first_byte", "transfer", "retry", "cache"};
-  if (!(number_at(summary, {"blame", "storage"}) > 0) || !summary.contains("remote")) return {};
+std::vector<Figure> remote_figure(const Summary& summary) {
+  const StorageRecord& parts = summary.remote.storage;
   Figure figure{.id = "remote-storage",
                 .title = "Waits for remote storage",
                 .caption =
@@ -305,9 +303,11 @@ std::vector<Figure> remote_figure(const Json& summary) {
                 .x_label = "run",
                 .y_label = "seconds"};
   figure.categories = {"storage"};
-  return bars(std::move(figure), parts, [&](const std::string& name, std::size_t) {
-    return number_at(summary, {"remote", "storage", name.c_str()});
-  });
+  figure.series = {{.name = "first_byte", .y = {to_number(parts.first_byte)}},
+                   {.name = "transfer", .y = {to_number(parts.transfer)}},
+                   {.name = "retry", .y = {to_number(parts.retry)}},
+                   {.name = "cache", .y = {to_number(parts.cache)}}};
+  return shown(std::move(figure));
 }
 
 RunReader::RunReader(fs::path run) : run_(std::move(run)) {}
@@ -331,7 +331,7 @@ const StepTable& RunReader::steps(const std::string& name, std::uint64_t& left) 
 
 Report RunReader::report(std::uint64_t most_steps) {
   at_end_ = true;
-  const Json summary = read_json(run_ / "summary.json");
+  const Summary summary = read_summary(run_ / "summary.json");
   bool cut = false;
   const JsonLines epochs = read_json_lines(run_ / "metrics.jsonl", cut);
   const StepTable& first = steps("steps.csv", most_steps);
@@ -340,11 +340,11 @@ Report RunReader::report(std::uint64_t most_steps) {
     ranks.push_back({rank, &steps(fmt::format("steps.rank{}.csv", rank), most_steps)});
 
   Report report;
-  const std::string recipe = text_at(summary, {"recipe"});
+  const std::string recipe = summary.recipe.value_or("");
   report.title = run_.filename().string() + (recipe.empty() ? "" : ": " + recipe);
-  report.verdict = text_at(summary, {"verdict"});
+  report.verdict = summary.verdict.value_or("");
   report.facts.emplace_back("state", state_of(summary));
-  const Facts facts = summary.is_object()
+  const Facts facts = summary.there
                           ? summary_facts(summary)
                           : step_facts(config_at(run_ / "config.toml"), first, epochs.size());
   report.facts.insert(report.facts.end(), facts.begin(), facts.end());

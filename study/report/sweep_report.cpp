@@ -125,7 +125,7 @@ std::vector<double> predicted_ms(const fs::path& sweep, const SweepTable& table)
   bool storage = false;
   for (const auto& [key, value] : config_at(first / "config.toml"))
     storage |= key.starts_with("data.storage.") && value != "0" && value != "0.0";
-  std::optional<ReplayInput> input = recorded_input(read_json(first / "summary.json"), storage);
+  std::optional<ReplayInput> input = recorded_input(read_summary(first / "summary.json"), storage);
   if (!input) return {};
   std::vector<double> predicted;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {

@@ -113,8 +113,8 @@ std::optional<double> only_workers(const WhatIf& change) {
   return workers;
 }
 
-std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>& changes,
-                                 double baseline) {
+std::vector<Figure> worker_lines(const Summary& summary, const Json& ceilings,
+                                 const std::vector<WhatIf>& changes, double baseline) {
   struct Point {
     double workers, predicted, measured;
   };
@@ -123,8 +123,7 @@ std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>&
     if (const auto workers = only_workers(change))
       points.push_back({*workers, change.predicted, change.measured});
   if (points.empty()) return {};
-  const double now = number_at(summary, {"workers"});
-  if (std::isfinite(now)) points.push_back({now, baseline, baseline});
+  if (summary.workers) points.push_back({to_number(summary.workers), baseline, baseline});
   std::sort(points.begin(), points.end(),
             [](const Point& a, const Point& b) { return a.workers < b.workers; });
   Figure figure{.id = "workers",
@@ -143,7 +142,7 @@ std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>&
   // The baseline alone makes no line.
   if (figure.series[1].y.size() < 2) figure.series.pop_back();
   for (const char* name : {"device", "storage", "cores"}) {
-    const double rate = number_at(summary, {"ceilings", name});
+    const double rate = number_at(ceilings, {name});
     if (!std::isfinite(rate)) continue;
     figure.caption =
         "Dashed: the rates that device, storage and cores allow with any number of workers.";
@@ -172,15 +171,14 @@ std::map<double, std::pair<double, double>> times_by_workers(const fs::path& pro
   std::map<double, std::vector<std::pair<double, double>>> all;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(profile / "runs", error)) {
-    const Json summary = read_json(entry.path() / "summary.json");
-    const double load = number_at(summary, {"load_s_per_step"});
-    const double update = number_at(summary, {"update_s_per_step"});
+    const Summary summary = read_summary(entry.path() / "summary.json");
     // Runs of "device" measure the device alone and are short.
-    if (!std::isfinite(load) || !std::isfinite(update) ||
+    if (!summary.load_s_per_step || !summary.update_s_per_step ||
         entry.path().filename().string().ends_with("-device") ||
         comparable(entry.path() / "config.toml") != baseline)
       continue;
-    all[number_at(summary, {"workers"})].emplace_back(load, update);
+    all[to_number(summary.workers)].emplace_back(*summary.load_s_per_step,
+                                                 *summary.update_s_per_step);
   }
   std::map<double, std::pair<double, double>> means;
   for (const auto& [workers, runs] : all)
@@ -193,15 +191,15 @@ std::map<double, std::pair<double, double>> times_by_workers(const fs::path& pro
 
 /// Returns load and update per step over the workers, as far as they were measured, and the
 /// predicted curve of their sum through them.
-std::vector<Figure> worker_bars(const fs::path& profile, const Json& summary,
+std::vector<Figure> worker_bars(const fs::path& profile, const Summary& summary,
                                 const std::vector<WhatIf>& changes, double baseline) {
-  const double batch = number_at(summary, {"batch"});
+  const double batch = to_number(summary.batch);
   std::map<double, double> predicted;
   for (const WhatIf& change : changes)
     if (const auto workers = only_workers(change))
       predicted[*workers] = 1e3 * batch / change.predicted;
   if (predicted.empty() || !(batch > 0)) return {};
-  predicted[number_at(summary, {"workers"})] = 1e3 * batch / baseline;
+  predicted[to_number(summary.workers)] = 1e3 * batch / baseline;
   const auto measured = times_by_workers(profile);
   Figure figure{.id = "workers-time",
                 .title = "Load and update by workers",
@@ -235,7 +233,7 @@ const Json& member(const Json& json, const char* name) {
   return json.is_object() && json.contains(name) ? json[name] : nothing;
 }
 
-std::vector<Figure> ceiling_bars(const Json& summary, double baseline) {
+std::vector<Figure> ceiling_bars(const Json& ceilings, double baseline) {
   std::vector<Figure> all = member_bars(
       {.id = "ceilings",
        .title = "Rate that each resource would allow",
@@ -245,7 +243,7 @@ std::vector<Figure> ceiling_bars(const Json& summary, double baseline) {
        .x_label = "resource",
        .y_label = "images/s",
        .logarithmic = true},
-      "ceiling", member(summary, "ceilings"), 1);
+      "ceiling", ceilings, 1);
   for (Figure& figure : all) {
     const std::vector<double>& rates = figure.series[0].y;
     figure.marked = figure.categories[static_cast<std::size_t>(
@@ -368,6 +366,8 @@ Report profile_report(const fs::path& path) {
   const Json summary = read_json(path / "summary.json");
   const Json predictions = read_json(path / "predictions.json");
   const Json& all = summary.is_object() ? summary : predictions;
+  const Summary baseline_run = summary_from(summary);
+  const Json& ceilings = member(summary, "ceilings");
 
   Report report;
   report.title = "Profile " + path.filename().string();
@@ -380,7 +380,7 @@ Report profile_report(const fs::path& path) {
     report.facts.emplace_back("baseline, images/s", with_thousands(baseline));
   if (summary.is_object()) {
     // The rate of the summary is the first run's; all tables compare with the baseline's.
-    Facts facts = summary_facts(summary);
+    Facts facts = summary_facts(baseline_run);
     std::erase_if(facts, [](const auto& fact) { return fact.first == "images/s, training"; });
     report.facts.insert(report.facts.end(), facts.begin(), facts.end());
   } else {
@@ -390,11 +390,11 @@ Report profile_report(const fs::path& path) {
   }
 
   const std::vector<WhatIf> changes = changes_in(all);
-  append(report.figures, ceiling_bars(summary, baseline));
-  append(report.figures, worker_lines(summary, changes, baseline));
-  append(report.figures, worker_bars(path, summary, changes, baseline));
+  append(report.figures, ceiling_bars(ceilings, baseline));
+  append(report.figures, worker_lines(baseline_run, ceilings, changes, baseline));
+  append(report.figures, worker_bars(path, baseline_run, changes, baseline));
   append(report.figures, wait_bars(summary));
-  append(report.figures, wait_quantiles(summary));
+  append(report.figures, wait_quantiles(baseline_run));
   append(report.figures, stage_bars(all));
   if (changes.empty()) {
     report.notes.emplace_back("no change has been predicted yet");

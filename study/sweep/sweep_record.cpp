@@ -17,6 +17,7 @@
 #include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
+#include "study/records/summary.h"
 
 namespace millrace::study {
 namespace {
@@ -31,30 +32,28 @@ double number(const Json& json, const char* key) {
 Json parse(const fs::path& file) { return parse_json(base::read_record(file)); }
 
 /// Runs that ended by a signal or an error leave a summary too.
-bool is_finished(const Json& summary) {
-  return summary.is_object() && summary.contains("wall_s") && !summary.contains("error") &&
-         text_at(summary, {"interrupted"}) != "true";
+bool is_finished(const Summary& summary) {
+  return summary.wall_s && !summary.error && summary.interrupted != true;
 }
 
-/// Combines a number of all ranks; that of the whole run where ranks do not report it.
-double over_ranks(const Json& summary, const char* key, bool mean) {
-  const auto ranks = summary.find("ranks");
-  if (ranks == summary.end() || !ranks->is_array() || ranks->empty()) return number(summary, key);
-  double sum = 0;
-  for (const Json& rank : *ranks) sum += rank.is_object() ? number(rank, key) : kNaN;
-  if (!std::isfinite(sum)) return number(summary, key);
-  return mean ? sum / static_cast<double>(ranks->size()) : sum;
-}
-
-double figure_in(const Json& summary, const SweepRecord& record, const std::string& name) {
+/// Returns a figure that is computed from several numbers of the summary; nothing for other names.
+std::optional<double> derived_figure(const Summary& summary, const SweepRecord& record,
+                                     const std::string& name) {
+  double memory = 0, utilization = 0;  // of all ranks
+  for (const RankRecord& rank : summary.ranks) {
+    memory += to_number(rank.peak_rss_bytes);
+    utilization += to_number(rank.gpu_utilization) / static_cast<double>(summary.ranks.size());
+  }
   if (name == "epoch_s")
-    return number_at(summary, {"dataset", "samples"}) / number(summary, "images_per_s");
-  if (name == "host_bytes") return over_ranks(summary, "peak_rss_bytes", false);
-  if (name == "gpu_utilization") return over_ranks(summary, "gpu_utilization", true);
+    return to_number(summary.dataset.samples) / to_number(summary.images_per_s);
+  if (name == "host_bytes") return memory > 0 ? memory : to_number(summary.peak_rss_bytes);
+  if (name == "gpu_utilization" && !summary.ranks.empty() && std::isfinite(utilization))
+    return utilization;
   if (name == "cpu_utilization")
-    return record.cpu_s / ((record.ended - record.begun) * number(summary, "cores"));
-  const double value = number_at_path(summary, name);
-  return name == "peak_device_bytes" && value == 0 ? kNaN : value;
+    return record.cpu_s / ((record.ended - record.begun) *
+                           (record.command ? record.command->cores : to_number(summary.cores)));
+  if (name == "peak_device_bytes" && summary.peak_device_bytes == 0) return kNaN;
+  return {};
 }
 
 Json to_json(const CommandFigures& figures) {
@@ -76,7 +75,7 @@ Json summary_of(const fs::path& runs, const std::string& name,
                 const std::optional<CommandFigures>& command) {
   if (!command) return parse(runs / name / "summary.json");
   Json summary = parse(command_folder(runs, name) / "summary.json");
-  if (!is_complete(summary)) summary = Json::object();
+  if (!is_complete(summary_from(summary))) summary = Json::object();
   summary["wall_s"] = command->wall_s;
   summary["cores"] = command->cores;
   return summary;
@@ -165,7 +164,7 @@ SweepRecord read_record(const fs::path& runs, const std::string& name) {
                     "remove it and the run's folder beside it");
   }
   const Json summary = summary_of(runs, name, record.command);
-  record.finished = record.command || is_finished(summary);
+  record.finished = record.command || is_finished(summary_from(summary));
   if (record.finished)
     for (const FigureName& one : kFigures) record.figures.*one.figure = number(summary, one.name);
   return record;
@@ -178,8 +177,13 @@ void add_figures(const fs::path& runs, SweepRecord& record, std::span<const std:
   if (!summary.is_object()) return;
   record.cpu_s = number(own, "cpu_s");
   if (!record.command) record.settings = settings_in(summary);
-  for (const char* name : kMoreFigures) record.more[name] = figure_in(summary, record, name);
-  for (const std::string& name : names) record.more[name] = figure_in(summary, record, name);
+  const Summary of = summary_from(summary);
+  std::vector<std::string> wanted(std::begin(kMoreFigures), std::end(kMoreFigures));
+  wanted.insert(wanted.end(), names.begin(), names.end());
+  for (const std::string& name : wanted) {
+    const std::optional<double> derived = derived_figure(of, record, name);
+    record.more[name] = derived ? *derived : number_at_path(summary, name);
+  }
   if (record.command)
     for (const auto& [name, value] : record.command->metrics) record.more[name] = value;
 }

@@ -50,11 +50,12 @@ TEST_F(MachineFactsTest, AreEmptyWhereProcSaysNothing) {
 TEST(MachineLine, SaysWhatTheSummaryHas) {
   using Json = nlohmann::ordered_json;
   Json summary{{"cpu", "Xeon"}, {"cores", 2}, {"memory_bytes", 8.3e9}};
-  EXPECT_EQ(machine_line(summary), "Xeon, 2 cores, 8.3 GB memory");
+  EXPECT_EQ(machine_line(summary_from(summary)), "Xeon, 2 cores, 8.3 GB memory");
   summary["gpus"] = {"NVIDIA H200", "NVIDIA H200", "NVIDIA L4"};
-  EXPECT_EQ(machine_line(summary), "Xeon, 2 cores, 8.3 GB memory, 2 x NVIDIA H200, NVIDIA L4");
-  EXPECT_EQ(machine_line(Json{{"cpu", nullptr}, {"cores", 1}}), "1 core");
-  EXPECT_EQ(machine_line(Json::object()), "");
+  EXPECT_EQ(machine_line(summary_from(summary)),
+            "Xeon, 2 cores, 8.3 GB memory, 2 x NVIDIA H200, NVIDIA L4");
+  EXPECT_EQ(machine_line(summary_from(Json{{"cpu", nullptr}, {"cores", 1}})), "1 core");
+  EXPECT_EQ(machine_line({}), "");
 }
 
 }  // namespace

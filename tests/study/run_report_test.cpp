@@ -216,7 +216,7 @@ TEST(RunReport, SaysHowTheRunEnded) {
   EXPECT_TRUE(notes_say(study::run_report(run.path()), "cut off after step 12"));
   run.write("summary.json", R"({"wall_s":1,"complete":true,"steps":12})");
   EXPECT_FALSE(notes_say(study::run_report(run.path()), "cut off"));
-  run.write("summary.json", R"({"wall_s":1,"resumed_from_step":5,"failed":2,"model":null})");
+  run.write("summary.json", R"({"wall_s":1,"resumed_from_step":5,"failed":2,"params":0})");
   const study::Report report = study::run_report(run.path());
   EXPECT_TRUE(notes_say(report, "resumed"));
   EXPECT_TRUE(notes_say(report, "quarantine.jsonl"));
@@ -242,7 +242,7 @@ TEST(ModelReport, TrainingAccuracyStandsBesideTheTestSets) {
   epochs.push_back(Json::parse(R"({"epoch":1,"train_top1":0.5})"));
   epochs.push_back(Json::parse(R"({"epoch":2,"train_top1":0.75,"top1":0.625,"top5":1.0})"));
   study::Report report;
-  study::add_model("run", nullptr, epochs, study::StepTable(), report);
+  study::add_model("run", {}, epochs, study::StepTable(), report);
   const study::Figure* figure = figure_in(report, "accuracy");
   ASSERT_NE(figure, nullptr);
   ASSERT_EQ(figure->series.size(), 3u);
@@ -255,7 +255,7 @@ TEST(ModelReport, TrainingAccuracyStandsBesideTheTestSets) {
 
 study::Report model_report(const Json& summary) {
   study::Report report;
-  study::add_model("run", summary, {}, study::StepTable(), report);
+  study::add_model("run", study::summary_from(summary), {}, study::StepTable(), report);
   return report;
 }
 

@@ -36,24 +36,25 @@ Json recorded_summary() {
 }
 
 TEST(RecordedReplay, NeedsAllItsFigures) {
-  const auto input = study::recorded_input(recorded_summary(), false);
+  const auto input = study::recorded_input(study::summary_from(recorded_summary()), false);
   ASSERT_TRUE(input);
   EXPECT_NEAR(input->sample_s, 25e-6, 1e-12);
   EXPECT_NEAR(input->read_s, 6.25e-6, 1e-12);
   EXPECT_EQ(input->update_threads, 0);
-  EXPECT_FALSE(study::recorded_input(recorded_summary(), true)) << "emulated storage";
+  EXPECT_FALSE(study::recorded_input(study::summary_from(recorded_summary()), true))
+      << "emulated storage";
   for (const char* key : {"cores", "batch", "images", "loader_cpu_s", "dataset", "spans"}) {
     Json summary = recorded_summary();
     summary.erase(key);
-    EXPECT_FALSE(study::recorded_input(summary, false)) << key;
+    EXPECT_FALSE(study::recorded_input(study::summary_from(summary), false)) << key;
   }
   Json ranks = recorded_summary();
   ranks["world_size"] = 2;
-  EXPECT_FALSE(study::recorded_input(ranks, false));
+  EXPECT_FALSE(study::recorded_input(study::summary_from(ranks), false));
   Json chosen = recorded_summary();
-  chosen["auto_workers"] = {{"chosen", 1}};
-  EXPECT_FALSE(study::recorded_input(chosen, false));
-  EXPECT_FALSE(study::recorded_input(Json(), false));
+  chosen["auto_workers"] = {{"first", 1}};
+  EXPECT_FALSE(study::recorded_input(study::summary_from(chosen), false));
+  EXPECT_FALSE(study::recorded_input(study::summary_from(Json()), false));
 }
 
 /// Writes a sweep of two rows and `repeats` repeats; the runs are in runs/ or, if finished, in

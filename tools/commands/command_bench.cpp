@@ -242,14 +242,15 @@ Json record_of(const Pipeline& pipeline, const BenchMeter& meter, const Loader& 
       meter.blame(), stats, options, base::available_cores(), /*update_s=*/0, measured.images));
   json["bound"] = study::name_of(verdict.bound);
   json["verdict"] = verdict.sentence;
-  json["blame"] = study::to_json(meter.blame().seconds());
+  json["blame"] = study::to_json(study::by_part(meter.blame().seconds()));
   json["busy_s"] = stats.busy_s;
   json["core_wait_s"] = stats.core_wait_s;
-  json["plugins"] = plugins_json();
+  json["plugins"] = study::to_json(plugin_records());
   if (const Json jpeg = jpeg_json(); !jpeg.is_null()) json["jpeg"] = jpeg;
   if (pipeline::is_remote(pipeline.reader->info().path))
-    json["remote"] = remote_json(json["blame"]["storage"].get<double>(), stats.read.wall_s);
-  if (pipeline::cache_of(pipeline.recipe) == Cache::cold) json["cold"] = cold_json(stats.cold);
+    json["remote"] = study::to_json(remote_record(json["blame"]["storage"], stats.read.wall_s));
+  if (pipeline::cache_of(pipeline.recipe) == Cache::cold)
+    json["cold"] = study::to_json(cold_record(stats.cold));
   json["slot_bytes"] = loader.slot_bytes();
   json["peak_rss_bytes"] = peak_rss_bytes();
   return json;

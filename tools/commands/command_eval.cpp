@@ -178,17 +178,17 @@ Exit evaluate(const EvalArguments& arguments) {
     print("{}\n", study::to_text(document, 2));
     return Exit::done;
   }
+  const study::Summary all = study::summary_from(json);
   print("{} on {} {} images of {}\nloss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n\n",
         recipe.text("model.weights"), with_commas(static_cast<double>(evaluation.images)),
-        reader->info().split, reader->info().path, number_in(json, "test_loss"),
-        100 * number_in(json, "top1"), 100 * number_in(json, "top5"));
+        reader->info().split, reader->info().path, study::to_number(all.test_loss),
+        100 * study::to_number(all.top1), 100 * study::to_number(all.top5));
   std::vector<std::vector<std::string>> rows{{"class", "accuracy"}};
-  for (const auto& [name, accuracy] : worst_classes(json["per_class"]))
+  for (const auto& [name, accuracy] : worst_classes(all.per_class))
     rows.push_back({name, std::isfinite(accuracy) ? fmt::format("{:.2f}%", 100 * accuracy) : "-"});
   print("{}", to_table(rows));
-  if (rows.size() <= json["per_class"].size())
-    print("the {} worst of {} classes; --json prints all\n", rows.size() - 1,
-          json["per_class"].size());
+  if (rows.size() <= all.per_class.size())
+    print("the {} worst of {} classes; --json prints all\n", rows.size() - 1, all.per_class.size());
   if (classes.size() <= 20) print("\n{}", confusion_table(evaluation, classes));
   return Exit::done;
 }

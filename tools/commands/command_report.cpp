@@ -42,7 +42,7 @@ constexpr std::uint64_t kRowsPerPage = 200'000;
 
 bool goes_on(const fs::path& run) {
   return study::RunLock::is_held(run) &&
-         !study::is_complete(study::read_json(run / "summary.json"));
+         !study::is_complete(study::read_summary(run / "summary.json"));
 }
 
 /// Returns what the writer of a run has put into its lock.
@@ -233,7 +233,7 @@ Exit report_live(const ReportArguments& arguments) {
   make_folder(file.parent_path());
   follow_run(run, arguments.predictions, arguments.words, file, interval_s);
   print_unless_quiet("{}: complete; the run: {}\n", file.string(),
-                     study::state_of(study::read_json(run / "summary.json")));
+                     study::state_of(study::read_summary(run / "summary.json")));
   return Exit::done;
 }
 

@@ -57,9 +57,9 @@ struct TrainArguments {
   TraceArgument trace;
 };
 
-void print_result(const nlohmann::ordered_json& summary, const std::filesystem::path& directory) {
+void print_result(const study::Summary& summary, const std::filesystem::path& directory) {
   if (verbosity().json) {
-    print("{}\n", study::to_text(summary, 2));
+    print("{}\n", study::to_text(study::to_json(summary), 2));
   } else {
     print("{}records: {}\n", closing_table(summary), directory.string());
   }
@@ -105,7 +105,11 @@ std::optional<Resume> find_resume(const TrainArguments& arguments) {
 
 Exit say_finished(const std::filesystem::path& run, int rank) {
   if (rank > 0) return Exit::done;
-  const nlohmann::ordered_json summary = study::read_json(run / "summary.json");
+  const study::Summary summary = study::read_summary(run / "summary.json");
+  if (!summary.mistyped.empty())
+    throw DataError(fmt::format("{} is damaged: {} has another type",
+                                (run / "summary.json").string(), summary.mistyped),
+                    "restore it from a copy, or move it away: the run then evaluates once more");
   const std::string stopped = study::early_stop_of(summary);
   say(fmt::format("{} has {}; to continue it, {}", run.string(),
                   stopped.empty() ? "finished" : stopped,
@@ -113,12 +117,7 @@ Exit say_finished(const std::filesystem::path& run, int rank) {
                                     "train.epochs=N"
                                   : "raise train.early_stopping.patience, and train.epochs or "
                                     "train.steps if the run has reached them"));
-  try {
-    print_result(summary, run);
-  } catch (const nlohmann::json::exception&) {
-    throw DataError(fmt::format("{} is damaged", (run / "summary.json").string()),
-                    "restore it from a copy, or move it away: the run then evaluates once more");
-  }
+  print_result(summary, run);
   return Exit::done;
 }
 
@@ -463,16 +462,15 @@ class TrainCommand {
     if (timeline_ != nullptr)
       arguments_.trace.finish(
           *timeline_, timeline_->device().records().empty() ? "" : strategy_->device(), rank_.rank);
-    auto summary = summary_of(facts, trainer_->result());
-    summary["oversubscribed"] = is_oversubscribed(recipe_, rank_);
-    if (const auto images = strategy_->replica_samples(); !images.empty())
-      summary["replica_images"] = images;
-    if (auto_workers_) summary["auto_workers"] = auto_workers_->record();
-    if (has_model() && keeps_records()) summary["checkpoints"] = recorder_->checkpoints();
-    if (failure_) summary["error"] = reason_;
+    study::Summary summary = summary_of(facts, trainer_->result());
+    summary.oversubscribed = is_oversubscribed(recipe_, rank_);
+    summary.replica_images = strategy_->replica_samples();
+    if (auto_workers_) summary.auto_workers = auto_workers_->record();
+    if (has_model() && keeps_records()) summary.checkpoints = recorder_->checkpoints();
+    if (failure_) summary.error = reason_;
     if (is_ddp(recipe_) && !failure_) add_ranks(summary, rank_, *strategy_);
     if (!failure_) strategy_->end({});
-    if (keeps_records()) directory_->summary(summary);
+    if (keeps_records()) directory_->summary(study::to_json(summary));
     if (rank_.rank == 0 && !failure_) print_result(summary, directory_->path());
   }
 

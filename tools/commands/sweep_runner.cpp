@@ -50,9 +50,8 @@ std::set<fs::path> program_files() {
         files.insert(entry.path());
     }
   }
-  for (const auto& plugin : plugins_json())
-    if (plugin.contains("file") && plugin["file"].is_string())
-      files.insert(plugin["file"].get<std::string>());
+  for (const study::PluginRecord& plugin : plugin_records())
+    if (plugin.file) files.insert(*plugin.file);
   return files;
 }
 

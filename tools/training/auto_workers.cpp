@@ -93,12 +93,12 @@ void AutoWorkers::decide() {
   if (chosen_ != first) loader_.restart(chosen_, tracks_(chosen_));
 }
 
-nlohmann::ordered_json AutoWorkers::record() const {
-  return {
-      {"first", facts_.options.workers},
-      {"chosen", chosen_ < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(chosen_)},
-      {"after_steps", chosen_ < 0 ? 0 : updates_.size()},
-      {"why", why_}};
+study::AutoWorkersRecord AutoWorkers::record() const {
+  study::AutoWorkersRecord record{.first = facts_.options.workers, .after_steps = 0, .why = why_};
+  if (chosen_ < 0) return record;
+  record.chosen = chosen_;
+  record.after_steps = updates_.size();
+  return record;
 }
 
 }  // namespace millrace::tools

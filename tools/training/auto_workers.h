@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "millrace/loader.h"
 #include "strategies/trainer/trainer.h"
 #include "study/analysis/replay.h"
+#include "study/records/summary.h"
 
 namespace millrace::tools {
 
@@ -40,8 +40,8 @@ class AutoWorkers final : public train::TrainObserver {
   }
   void finish_checkpoint() override { next_.finish_checkpoint(); }
 
-  /// Returns first, chosen, after_steps, why. `chosen` is null if the run ended before.
-  nlohmann::ordered_json record() const;
+  /// Returns the choice. `chosen` is not set if the run ended before.
+  study::AutoWorkersRecord record() const;
 
  private:
   study::ReplayInput measured() const;

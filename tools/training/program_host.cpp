@@ -31,13 +31,12 @@ Recipe load_recipe(const std::vector<std::string>& arguments, pipeline::Plugins 
   return pipeline::load_recipe(arguments, program_host(), plugins);
 }
 
-nlohmann::ordered_json plugins_json() {
-  auto all = nlohmann::ordered_json::array();
-  for (const plugins::PluginEntry& plugin : plugins::plugins_in_use())
-    all.push_back({{"id", plugin.table->id},
-                   {"version", plugin.table->version},
-                   {"file", plugin.file.empty() ? nlohmann::ordered_json(nullptr)
-                                                : nlohmann::ordered_json(plugin.file)}});
+std::vector<study::PluginRecord> plugin_records() {
+  std::vector<study::PluginRecord> all;
+  for (const plugins::PluginEntry& plugin : plugins::plugins_in_use()) {
+    all.push_back({plugin.table->id, plugin.table->version, {}});
+    if (!plugin.file.empty()) all.back().file = plugin.file;
+  }
   return all;
 }
 

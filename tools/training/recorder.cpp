@@ -163,7 +163,7 @@ void Recorder::epoch(const train::EpochRecord& record) {
   if (!first_rank_) return;
   line_.clear();
   auto line = epoch_line(record, dataset_);
-  line["blame"] = study::to_json(parts);
+  line["blame"] = study::to_json(study::by_part(parts));
   line["step"] = steps_;
   directory_.epoch(line);
   if (events_) {
@@ -224,8 +224,8 @@ void Recorder::checkpoint(const train::Position& position, const measure::StepRe
   });
 }
 
-nlohmann::ordered_json Recorder::checkpoints() const {
-  return {{"written", writer_.writes()}, {"write_s", writer_.seconds()}};
+study::CheckpointsRecord Recorder::checkpoints() const {
+  return {writer_.writes(), writer_.seconds()};
 }
 
 }  // namespace millrace::tools

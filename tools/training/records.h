@@ -25,6 +25,7 @@
 #include "study/records/durations.h"
 #include "study/records/exports.h"
 #include "study/records/run_directory.h"
+#include "study/records/summary.h"
 #include "tools/terminal/program.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/provenance.h"
@@ -98,29 +99,29 @@ struct TrainFacts {
 nlohmann::ordered_json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset);
 /// Returns the figures of a metrics.jsonl line that TensorBoard shows.
 std::vector<study::Scalar> epoch_scalars(const nlohmann::ordered_json& line);
-nlohmann::ordered_json summary_of(const TrainFacts& facts, const train::TrainResult& result);
+study::Summary summary_of(const TrainFacts& facts, const train::TrainResult& result);
 /// Adds each rank's facts, by rank, and their sums. All ranks must call it.
-void add_ranks(nlohmann::ordered_json& summary, const train::RankInfo& rank, train::Ranks& ranks);
+void add_ranks(study::Summary& summary, const train::RankInfo& rank, train::Ranks& ranks);
 /// Returns the summary for people: where the time went, then the model's quality.
-std::string closing_table(const nlohmann::ordered_json& summary);
+std::string closing_table(const study::Summary& summary);
 
 /// Returns loss, top-1, top-5 and per-class accuracy of an evaluation.
 nlohmann::ordered_json to_json(const train::Evaluation& evaluation,
                                const std::vector<std::string>& classes);
-/// Returns the classes of a summary's per_class with their accuracies, NaN for one without images.
-/// Returns the ten classes with the lowest accuracy if there are more than ten, worst first.
-std::vector<std::pair<std::string, double>> worst_classes(const nlohmann::ordered_json& per_class);
+/// Returns the accuracies of a summary's per_class. Of more than ten classes returns the ten with
+/// the lowest accuracy, worst first.
+study::Named<double> worst_classes(study::Named<double> per_class);
 /// Returns a number, or NaN if the JSON holds null, as it does for a diverged model.
 double number_in(const nlohmann::ordered_json& json, const char* key);
 /// Returns "2 workers, 4 I/O threads".
 std::string threads_text(const LoaderOptions& options);
 /// Returns the counts of data.cache=cold: proven and resident reads.
-nlohmann::ordered_json cold_json(const ColdCounts& counts);
+study::ColdRecord cold_record(const ColdCounts& counts);
 /// Returns what fetching remote archives came to, and how it divides `storage_s`, the wait
 /// breakdown's part: in proportion to the `read_s` seconds that threads spent reading, of which
 /// what was neither first byte, transfer nor retry is cache.
-nlohmann::ordered_json remote_json(double storage_s, double read_s);
-/// Returns that object in one line for people.
+study::RemoteRecord remote_record(double storage_s, double read_s);
+/// Returns that record's JSON in one line for people.
 std::string remote_text(const nlohmann::ordered_json& remote);
 /// Returns the process's peak memory so far, in bytes.
 std::uint64_t peak_rss_bytes();
@@ -213,7 +214,7 @@ class Recorder final : public train::TrainObserver {
   std::uint64_t steps() const { return steps_; }
   /// Returns this process's checkpoints: their number, and the seconds that their writing took
   /// beside the training. The last one must be finished.
-  nlohmann::ordered_json checkpoints() const;
+  study::CheckpointsRecord checkpoints() const;
 
  private:
   study::RunDirectory& directory_;

@@ -281,7 +281,7 @@ Recipe Resume::checked(Recipe recipe) const {
 
 bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
   if (position_.steps < steps || position_.steps == 0) return false;
-  if (study::state_of(study::read_json(run_ / "summary.json")) == "finished") return true;
+  if (study::state_of(study::read_summary(run_ / "summary.json")) == "finished") return true;
   if (!position_.epoch_open()) {
     position_.evaluation_due = true;
     // Samples that failed are not among those of the epoch. Older checkpoints do not know.

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <future>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "strategies/control/rank.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/strategy_options.h"
+#include "study/records/summary.h"
 
 namespace millrace::tools {
 
@@ -35,7 +35,7 @@ Recipe load_recipe(const std::vector<std::string>& arguments,
 
 /// Returns `plugins` for records: id, version and file (null: built in) of every plugin whose units
 /// may have been used.
-nlohmann::ordered_json plugins_json();
+std::vector<study::PluginRecord> plugin_records();
 
 /// Opens the data set's `split` as pipeline::open_data() does, with remarks on stderr. The
 /// program's own flag stops it. A run whose ranks agree on where to stop has StopAt::failure.

@@ -30,6 +30,8 @@ namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using study::known;
+using study::to_number;
 
 /// With more classes the matrix would dominate the summary.
 constexpr std::size_t kMaxClassesInConfusion = 100;
@@ -37,10 +39,10 @@ constexpr std::size_t kMaxClassesInConfusion = 100;
 /// Returns null for NaN and infinity, which JSON lacks.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-Json span_json(const measure::SpanSeconds& seconds) {
-  Json spans = Json::object();
+study::Named<double> by_span(const measure::SpanSeconds& seconds) {
+  study::Named<double> spans;
   for (std::size_t i = 0; i < measure::kSpanCount; ++i)
-    spans[std::string(measure::kSpanNames[i])] = seconds.each[i];
+    spans.emplace_back(measure::kSpanNames[i], seconds.each[i]);
   return spans;
 }
 
@@ -48,44 +50,54 @@ double part(std::uint64_t count, std::uint64_t of) {
   return of > 0 ? static_cast<double>(count) / static_cast<double>(of) : std::nan("");
 }
 
-/// Returns null without train.early_stopping.
-Json early_stopping_json(const Recipe& recipe, const train::TrainResult& result) {
+/// Returns an empty record without train.early_stopping.
+study::EarlyStoppingRecord early_stopping_record(const Recipe& recipe,
+                                                 const train::TrainResult& result) {
   const std::string& metric = recipe.text("train.early_stopping.metric");
-  if (metric == "off") return nullptr;
-  return {{"metric", metric},
-          {"patience", recipe.integer("train.early_stopping.patience")},
-          {"min_delta", recipe.number("train.early_stopping.min_delta")},
-          {"stopped", result.stopped_early},
-          {"last_epoch", result.stopping.last_epoch},
-          {"best_epoch", result.stopping.best_epoch},
-          {"best", number(result.stopping.best)}};
+  if (metric == "off") return {};
+  return {.metric = metric,
+          .patience = recipe.integer("train.early_stopping.patience"),
+          .min_delta = recipe.number("train.early_stopping.min_delta"),
+          .stopped = result.stopped_early,
+          .last_epoch = result.stopping.last_epoch,
+          .best_epoch = result.stopping.best_epoch,
+          .best = result.stopping.best};
+}
+
+/// Returns the kind of the span of that name.
+std::string_view kind_of(std::string_view name) {
+  for (std::size_t i = 0; i < measure::kSpanCount; ++i)
+    if (const auto span = static_cast<measure::Span>(i); measure::kSpanNames[i] == name)
+      return measure::is_load(span) ? "load" : measure::is_update(span) ? "update" : "other";
+  return "";
 }
 
 /// Returns the line on the steps that also set something up; empty without such.
-std::string set_up_line(const Json& s) {
-  if (s.value("setup_steps", 0) == 0) return "";
+std::string set_up_line(const study::Summary& s) {
+  if (!(s.setup_steps > 0)) return "";
   std::vector<std::string> kinds;
-  for (const auto& [kind, sum] : s["setup_updates"].items())
-    kinds.push_back(fmt::format("{} {:.3f} s in {}", kind, sum["update_s"].get<double>(),
-                                sum["steps"].get<std::uint64_t>()));
-  std::string text = fmt::format("set-up: {:.3f} s of update ({})",
-                                 s["setup_update_s"].get<double>(), fmt::join(kinds, ", "));
-  if (s["update_s_per_step"].is_number())
+  for (const auto& [kind, sum] : s.setup_updates)
+    kinds.push_back(
+        fmt::format("{} {:.3f} s in {}", kind, to_number(sum.update_s), to_number(sum.steps)));
+  std::string text = fmt::format("set-up: {:.3f} s of update ({})", to_number(s.setup_update_s),
+                                 fmt::join(kinds, ", "));
+  if (s.update_s_per_step)
     text += fmt::format("; {:.3f} ms per step without it, median {:.3f}",
-                        1e3 * s["update_s_per_step"].get<double>(),
-                        1e3 * number_in(s, "update_s_per_step_median"));
+                        1e3 * to_number(s.update_s_per_step),
+                        1e3 * to_number(s.update_s_per_step_median));
   return text + "\n";
 }
 
 /// Returns the line on the images that each rank or replica was given; empty without such.
-std::string shares_line(const Json& s) {
+std::string shares_line(const study::Summary& s) {
   std::vector<std::string> images;
-  if (s.contains("ranks"))
-    for (const Json& rank : s["ranks"]) images.push_back(with_commas(rank["images"]));
-  else if (s.contains("replica_images"))
-    for (const Json& count : s["replica_images"]) images.push_back(with_commas(count));
+  for (const study::RankRecord& rank : s.ranks)
+    images.push_back(with_commas(to_number(rank.images)));
+  if (images.empty())
+    for (const std::uint64_t count : s.replica_images)
+      images.push_back(with_commas(static_cast<double>(count)));
   if (images.empty()) return "";
-  return fmt::format("images per {}: {}\n", s.contains("ranks") ? "rank" : "replica",
+  return fmt::format("images per {}: {}\n", s.ranks.empty() ? "replica" : "rank",
                      fmt::join(images, " + "));
 }
 
@@ -101,11 +113,9 @@ std::string threads_text(const LoaderOptions& options) {
       options.io_threads > 0 ? fmt::format(", {} I/O threads", options.io_threads) : "");
 }
 
-Json cold_json(const ColdCounts& counts) {
-  return {{"proven", counts.proven}, {"resident", counts.resident}};
-}
+study::ColdRecord cold_record(const ColdCounts& counts) { return {counts.proven, counts.resident}; }
 
-Json remote_json(double storage_s, double read_s) {
+study::RemoteRecord remote_record(double storage_s, double read_s) {
   const pipeline::RemoteCounts counts = pipeline::remote_counts();
   const pipeline::FetchTimes& read = counts.read;
   // A wait for another thread's fetch is counted by its share, so that clocks may disagree a
@@ -114,14 +124,13 @@ Json remote_json(double storage_s, double read_s) {
   const double scale = all > 0 ? storage_s / all : 0;
   const double first = scale * read.first_byte_s, transfer = scale * read.transfer_s,
                retry = scale * read.retry_s;
-  return {{"requests", counts.totals.requests},
-          {"repeated", counts.totals.failures},
-          {"bytes", counts.totals.bytes},
-          {"storage",
-           {{"first_byte", first},
-            {"transfer", transfer},
-            {"retry", retry},
-            {"cache", std::max(0.0, storage_s - first - transfer - retry)}}}};
+  return {.requests = counts.totals.requests,
+          .repeated = counts.totals.failures,
+          .bytes = counts.totals.bytes,
+          .storage = {.first_byte = first,
+                      .transfer = transfer,
+                      .retry = retry,
+                      .cache = std::max(0.0, storage_s - first - transfer - retry)}};
 }
 
 std::string remote_text(const Json& remote) {
@@ -154,11 +163,8 @@ Json to_json(const train::Evaluation& evaluation, const std::vector<std::string>
   return json;
 }
 
-std::vector<std::pair<std::string, double>> worst_classes(const Json& per_class) {
+study::Named<double> worst_classes(study::Named<double> classes) {
   constexpr std::size_t kShown = 10;
-  std::vector<std::pair<std::string, double>> classes;
-  for (const auto& [name, accuracy] : per_class.items())
-    classes.emplace_back(name, accuracy.is_number() ? accuracy.get<double>() : std::nan(""));
   if (classes.size() <= kShown) return classes;
   std::erase_if(classes, [](const auto& one) { return std::isnan(one.second); });
   std::stable_sort(classes.begin(), classes.end(),
@@ -177,7 +183,7 @@ Json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset) {
   line["load_s"] = seconds.load;
   line["update_s"] = seconds.update;
   line["other_s"] = seconds.other;
-  line["spans"] = span_json(seconds);
+  line["spans"] = study::to_json(by_span(seconds));
   line["images_per_s"] =
       number(static_cast<double>(record.new_images) / (seconds.load + seconds.update));
   line["lr"] = record.lr;
@@ -213,131 +219,132 @@ std::vector<study::Scalar> epoch_scalars(const Json& line) {
 
 namespace {
 
-void add_machine(Json& s, const TrainFacts& facts) {
+void add_machine(study::Summary& s, const TrainFacts& facts) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-  s["version"] = kVersion;
-  s["git"] = kGit;
-  s["host"] = host;
-  s["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
+  s.version = kVersion;
+  s.git = kGit;
+  s.host = host;
+  s.cores = sysconf(_SC_NPROCESSORS_ONLN);
   const study::MachineFacts machine = study::machine_facts();
-  s["cpu"] = machine.cpu.empty() ? Json(nullptr) : Json(machine.cpu);
-  s["memory_bytes"] = machine.memory_bytes > 0 ? Json(machine.memory_bytes) : Json(nullptr);
-  s["gpus"] = machine.gpus;
-  s["device"] = facts.device.device();
-  s["world_size"] = facts.options.world;
+  if (!machine.cpu.empty()) s.cpu = machine.cpu;
+  if (machine.memory_bytes > 0) s.memory_bytes = machine.memory_bytes;
+  s.gpus = machine.gpus;
+  s.device = facts.device.device();
+  s.world_size = facts.options.world;
 }
 
-void add_settings(Json& s, const TrainFacts& facts) {
+void add_settings(study::Summary& s, const TrainFacts& facts) {
   const Recipe& recipe = facts.recipe;
-  s["seed"] = recipe.integer("seed");
-  s["recipe"] = recipe.name();
-  s["dataset"] = {{"reader", facts.dataset.reader},
-                  {"path", facts.dataset.path},
-                  {"split", facts.dataset.split},
-                  {"samples", facts.dataset.count},
-                  {"classes", facts.dataset.classes.size()},
-                  {"fingerprint", fmt::format("{:016x}", facts.dataset.fingerprint)}};
-  s["plugins"] = plugins_json();
-  s["model"] = facts.parameters > 0 ? Json(recipe.text("model.name")) : Json(nullptr);
-  s["ops"] = facts.parameters > 0 ? Json(recipe.text("model.ops")) : Json(nullptr);
-  s["simd"] = base::name_of(base::simd_level());
-  s["params"] = facts.parameters;
-  s["strategy"] = recipe.text("train.strategy");
-  s["workers"] = facts.options.workers;
-  s["io_threads"] = facts.options.io_threads;
-  s["prefetch"] = recipe.integer("loader.prefetch");
-  s["threads"] = facts.threads;
-  s["batch"] = facts.options.batch;
-  s["accumulate"] = recipe.integer("train.accumulate");
-  s["amp"] = recipe.text("train.amp");
+  s.seed = recipe.integer("seed");
+  s.recipe = recipe.name();
+  s.dataset = {.reader = facts.dataset.reader,
+               .path = facts.dataset.path,
+               .split = facts.dataset.split,
+               .samples = facts.dataset.count,
+               .classes = facts.dataset.classes.size(),
+               .fingerprint = fmt::format("{:016x}", facts.dataset.fingerprint)};
+  s.plugins = plugin_records();
+  if (facts.parameters > 0) {
+    s.model = recipe.text("model.name");
+    s.ops = recipe.text("model.ops");
+  }
+  s.simd = base::name_of(base::simd_level());
+  s.params = facts.parameters;
+  s.strategy = recipe.text("train.strategy");
+  s.workers = facts.options.workers;
+  s.io_threads = facts.options.io_threads;
+  s.prefetch = recipe.integer("loader.prefetch");
+  s.threads = facts.threads;
+  s.batch = facts.options.batch;
+  s.accumulate = recipe.integer("train.accumulate");
+  s.amp = recipe.text("train.amp");
 }
 
 /// Adds the counts of the whole run, and the times since it was started or resumed.
-void add_progress(Json& s, const TrainFacts& facts, const train::TrainResult& result,
+void add_progress(study::Summary& s, const TrainFacts& facts, const train::TrainResult& result,
                   const measure::SpanSeconds& seconds) {
   const auto steps = static_cast<double>(result.steps - facts.from.steps);
-  s["epochs"] = result.epochs;
-  s["steps"] = result.steps;
-  s["images"] = result.images;
-  s["rank_images"] = result.rank_images;
-  s["failed"] = facts.failed;
-  s["interrupted"] = result.interrupted;
-  s["early_stopping"] = early_stopping_json(facts.recipe, result);
-  s["resumed_from_step"] = facts.from.steps;
-  s["wall_s"] = facts.wall_s;
-  s["load_s"] = seconds.load;
-  s["update_s"] = seconds.update;
-  s["other_s"] = seconds.other;
-  s["spans"] = span_json(seconds);
-  s["unaccounted_s"] = facts.wall_s - seconds.total();
-  s["load_s_per_step"] = number(seconds.load / steps);
+  s.epochs = result.epochs;
+  s.steps = result.steps;
+  s.images = result.images;
+  s.rank_images = result.rank_images;
+  s.failed = facts.failed;
+  s.interrupted = result.interrupted;
+  s.early_stopping = early_stopping_record(facts.recipe, result);
+  s.resumed_from_step = facts.from.steps;
+  s.wall_s = facts.wall_s;
+  s.load_s = seconds.load;
+  s.update_s = seconds.update;
+  s.other_s = seconds.other;
+  s.spans = by_span(seconds);
+  s.unaccounted_s = facts.wall_s - seconds.total();
+  s.load_s_per_step = known(seconds.load / steps);
   // Everything that is not a set-up step's, so that both parts add up to update_s.
   const study::UpdateTimes::Sum set_up = facts.updates.set_up();
   const double rest = steps - static_cast<double>(set_up.steps);
-  s["update_s_per_step"] =
-      number(rest > 0 ? (seconds.update - set_up.seconds) / rest : std::nan(""));
-  s["update_s_per_step_median"] = number(facts.updates.median());
-  s["setup_steps"] = set_up.steps;
-  s["setup_update_s"] = set_up.seconds;
-  s["setup_updates"] = study::to_json(facts.updates);
-  s["first_batch_s"] = seconds.each[static_cast<std::size_t>(measure::Span::first_batch)];
-  s["images_per_s"] =
-      number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
+  if (rest > 0) s.update_s_per_step = known((seconds.update - set_up.seconds) / rest);
+  s.update_s_per_step_median = known(facts.updates.median());
+  s.setup_steps = set_up.steps;
+  s.setup_update_s = set_up.seconds;
+  s.setup_updates = study::set_up_records(facts.updates);
+  s.first_batch_s = seconds.each[static_cast<std::size_t>(measure::Span::first_batch)];
+  s.images_per_s = known(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
 }
 
-void add_quality(Json& s, const TrainFacts& facts, const train::TrainResult& result) {
-  s["train_loss"] = number(result.train_loss);
-  s["train_top1"] = number(result.train_top1);
-  const Json evaluation =
-      result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
-  for (const char* key : {"test_loss", "top1", "top5", "per_class"})
-    s[key] = evaluation.is_object() ? evaluation[key] : Json(nullptr);
-  s["confusion"] = nullptr;
-  if (result.evaluation && !result.evaluation->confusion.empty() &&
-      result.evaluation->confusion.size() <= kMaxClassesInConfusion)
-    s["confusion"] = result.evaluation->confusion;
-  s["parameters_hash"] =
-      facts.parameters_hash.empty() ? Json(nullptr) : Json(facts.parameters_hash);
-  if (!facts.batch_hash.empty()) s["batch_hash"] = facts.batch_hash;
+void add_quality(study::Summary& s, const TrainFacts& facts, const train::TrainResult& result) {
+  s.train_loss = known(result.train_loss);
+  s.train_top1 = known(result.train_top1);
+  if (result.evaluation) {
+    study::Summary of = study::summary_from(to_json(*result.evaluation, facts.dataset.classes));
+    s.test_loss = of.test_loss;
+    s.top1 = of.top1;
+    s.top5 = of.top5;
+    s.per_class = std::move(of.per_class);
+    if (result.evaluation->confusion.size() <= kMaxClassesInConfusion)
+      s.confusion = result.evaluation->confusion;
+  }
+  if (!facts.parameters_hash.empty()) s.parameters_hash = facts.parameters_hash;
+  if (!facts.batch_hash.empty()) s.batch_hash = facts.batch_hash;
 }
 
-/// Returns the device's own times of a step's parts; null where none were measured. Within a graph
-/// forward and backward have no events: they are null where every step was a graph's.
-Json parts_json(const train::DeviceTime& time) {
-  if (time.parts_steps + time.graph_steps == 0) return nullptr;
-  const auto seconds = [](std::uint64_t steps, base::Clock::Ticks ticks) {
-    return steps > 0 ? Json(base::Clock::seconds(ticks)) : Json(nullptr);
-  };
-  return {{"steps", time.parts_steps},
-          {"graph_steps", time.graph_steps},
-          {"forward_s", seconds(time.parts_steps, time.parts.forward)},
-          {"backward_s", seconds(time.parts_steps, time.parts.backward)},
-          {"graph_s", seconds(time.graph_steps, time.parts.graph)},
-          {"step_s", base::Clock::seconds(time.parts.step)}};
+/// Returns the device's own times of a step's parts; empty where none were measured. Within a graph
+/// forward and backward have no events: they are not set where every step was a graph's.
+study::DevicePartsRecord parts_record(const train::DeviceTime& time) {
+  study::DevicePartsRecord parts;
+  if (time.parts_steps + time.graph_steps == 0) return parts;
+  parts.steps = time.parts_steps;
+  parts.graph_steps = time.graph_steps;
+  if (time.parts_steps > 0) {
+    parts.forward_s = base::Clock::seconds(time.parts.forward);
+    parts.backward_s = base::Clock::seconds(time.parts.backward);
+  }
+  if (time.graph_steps > 0) parts.graph_s = base::Clock::seconds(time.parts.graph);
+  parts.step_s = base::Clock::seconds(time.parts.step);
+  return parts;
 }
 
 /// Adds memory, and what the device did where that was measured.
-void add_device(Json& s, const TrainFacts& facts) {
-  s["peak_rss_bytes"] = peak_rss_bytes();
-  s["peak_device_bytes"] = facts.device.peak_device_bytes();
-  s["clock"] = facts.recipe.text("train.clock");
+void add_device(study::Summary& s, const TrainFacts& facts) {
+  s.peak_rss_bytes = peak_rss_bytes();
+  s.peak_device_bytes = facts.device.peak_device_bytes();
+  s.clock = facts.recipe.text("train.clock");
   if (facts.utilization) {
-    s["gpu_utilization"] = facts.utilization->gpu;
-    s["gpu_memory_utilization"] = facts.utilization->memory;
+    s.gpu_utilization = facts.utilization->gpu;
+    s.gpu_memory_utilization = facts.utilization->memory;
   }
   if (facts.device_time) {
     const train::DeviceTime& time = *facts.device_time;
-    s["inflight"] = facts.recipe.integer("train.inflight");
-    s["device_busy_s"] = base::Clock::seconds(time.busy);
-    s["device_busy_is"] = facts.device.knows_device_work() ? "exact" : "upper bound";
+    s.inflight = facts.recipe.integer("train.inflight");
+    s.device_busy_s = base::Clock::seconds(time.busy);
+    s.device_busy_is = facts.device.knows_device_work() ? "exact" : "upper bound";
     const train::Submissions submissions = facts.device.submissions();
-    s["device_submissions"] = submissions.steps;
-    s["device_starved"] = submissions.starved;
-    s["device_gap_load_s"] = base::Clock::seconds(time.gap_load());
-    s["device_gap_other_s"] = base::Clock::seconds(time.gap_other());
-    s["device_gaps"] = span_json(measure::SpanSeconds(time.gaps));
-    s["device_parts"] = parts_json(time);
+    s.device_submissions = submissions.steps;
+    s.device_starved = submissions.starved;
+    s.device_gap_load_s = base::Clock::seconds(time.gap_load());
+    s.device_gap_other_s = base::Clock::seconds(time.gap_other());
+    s.device_gaps = by_span(measure::SpanSeconds(time.gaps));
+    s.device_parts = parts_record(time);
   }
 }
 
@@ -364,29 +371,29 @@ std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
   return figures;
 }
 
-void add_loading(Json& s, const TrainFacts& facts, const study::BoundVerdict& verdict) {
-  if (pipeline::cache_of(facts.recipe) == Cache::cold) s["cold"] = cold_json(facts.loader.cold);
-  s["bound"] = study::name_of(verdict.bound);
-  s["verdict"] = verdict.sentence;
-  s["workers_needed"] = number(verdict.workers_needed);
-  s["others_busy"] = facts.others ? Json(*facts.others) : Json(nullptr);
-  s["blame"] = study::to_json(facts.blame.seconds());
-  s["blame_step"] = study::step_json(facts.blame);
+void add_loading(study::Summary& s, const TrainFacts& facts, const study::BoundVerdict& verdict) {
+  if (pipeline::cache_of(facts.recipe) == Cache::cold) s.cold = cold_record(facts.loader.cold);
+  s.bound = study::name_of(verdict.bound);
+  s.verdict = verdict.sentence;
+  s.workers_needed = known(verdict.workers_needed);
+  s.others_busy = facts.others;
+  s.blame = study::by_part(facts.blame.seconds());
+  s.blame_step = study::step_quantiles(facts.blame);
   if (pipeline::is_remote(facts.dataset.path))
-    s["remote"] = remote_json(s["blame"]["storage"].get<double>(), facts.loader.read.wall_s);
-  s["loader_mode"] = facts.recipe.text("loader.mode");
-  s["loader_cpu_s"] = {{"read", facts.loader.read.cpu_s},
-                       {"decode", facts.loader.decode.cpu_s},
-                       {"augment", facts.loader.augment.cpu_s},
-                       {"machinery", facts.loader.machinery_cpu_s}};
+    s.remote = remote_record(*study::find(s.blame, "storage"), facts.loader.read.wall_s);
+  s.loader_mode = facts.recipe.text("loader.mode");
+  s.loader_cpu_s = {.read = facts.loader.read.cpu_s,
+                    .decode = facts.loader.decode.cpu_s,
+                    .augment = facts.loader.augment.cpu_s,
+                    .machinery = facts.loader.machinery_cpu_s};
 }
 
 }  // namespace
 
-Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
+study::Summary summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   const measure::SpanSeconds seconds(facts.spans);
-  Json s;
-  s["command"] = "train";
+  study::Summary s;
+  s.command = "train";
   add_machine(s, facts);
   add_settings(s, facts);
   add_progress(s, facts, result, seconds);
@@ -405,116 +412,100 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   return s;
 }
 
-void add_ranks(Json& s, const train::RankInfo& rank, train::Ranks& ranks) {
-  Json mine{{"rank", rank.rank},
-            {"host", s["host"]},
-            {"pid", getpid()},
-            {"images", s["rank_images"]},
-            {"failed", s["failed"]},
-            {"load_s", s["load_s"]},
-            {"update_s", s["update_s"]},
-            {"blame", s["blame"]},
-            {"verdict", s["verdict"]},
-            {"peer_wait_s", s["spans"]["peer_wait"]},
-            {"network_wait_s", ranks.network_wait_s()},
-            {"peak_rss_bytes", s["peak_rss_bytes"]},
-            {"parameters_hash", s["parameters_hash"]}};
-  for (const char* key : {"gpu_utilization", "gpu_memory_utilization"})
-    if (s.contains(key)) mine[key] = s[key];
-  Json all = Json::array();
-  for (const std::string& text : ranks.gather(study::to_text(mine)))
-    all.push_back(Json::parse(text));
-  std::uint64_t failed = 0;
-  double network_s = 0;
-  for (const Json& one : all) {
-    failed += one["failed"].get<std::uint64_t>();
-    network_s += one["network_wait_s"].get<double>();
+void add_ranks(study::Summary& s, const train::RankInfo& rank, train::Ranks& ranks) {
+  const study::RankRecord mine{.rank = rank.rank,
+                               .host = s.host,
+                               .pid = getpid(),
+                               .images = s.rank_images,
+                               .failed = s.failed,
+                               .load_s = s.load_s,
+                               .update_s = s.update_s,
+                               .blame = s.blame,
+                               .verdict = s.verdict,
+                               .peer_wait_s = *study::find(s.spans, "peer_wait"),
+                               .network_wait_s = ranks.network_wait_s(),
+                               .peak_rss_bytes = s.peak_rss_bytes,
+                               .parameters_hash = s.parameters_hash,
+                               .gpu_utilization = s.gpu_utilization,
+                               .gpu_memory_utilization = s.gpu_memory_utilization};
+  for (const std::string& text : ranks.gather(study::to_text(study::to_json(mine))))
+    s.ranks.push_back(study::rank_from(Json::parse(text)));
+  const auto count = static_cast<double>(s.ranks.size());
+  std::int64_t failed = 0;
+  double network_s = 0, load_s = 0, update_s = 0;
+  for (const study::RankRecord& one : s.ranks) {
+    failed += *one.failed;
+    network_s += *one.network_wait_s;
+    load_s += *one.load_s;
+    update_s += *one.update_s;
+    s.load_s_max = std::max(s.load_s_max, one.load_s);
+    s.update_s_max = std::max(s.update_s_max, one.update_s);
   }
-  s["failed"] = failed;
-  for (const char* key : {"load_s", "update_s"}) {
-    double sum = 0;
-    double most = 0;
-    for (const Json& one : all) {
-      const double value = one[key];
-      sum += value;
-      most = std::max(most, value);
-    }
-    s[std::string(key) + "_mean"] = sum / static_cast<double>(all.size());
-    s[std::string(key) + "_max"] = most;
-  }
+  s.failed = failed;
+  s.load_s_mean = load_s / count;
+  s.update_s_mean = update_s / count;
   const std::vector<train::PeerWait> blamed = ranks.peer_waits();
   for (std::size_t r = 0; r < blamed.size(); ++r) {
-    all[r]["blamed_wait_s"] = blamed[r].total();
-    all[r]["blamed_on"] = {
-        {"load", blamed[r].load}, {"update", blamed[r].update}, {"other", blamed[r].other}};
+    s.ranks[r].blamed_wait_s = blamed[r].total();
+    s.ranks[r].blamed_on = {blamed[r].load, blamed[r].update, blamed[r].other};
   }
-  s["straggler_rank"] = train::straggler_of(blamed);
-  s["straggler_on"] = train::cause_of_waits(blamed, network_s);
-  s["network_wait_s"] = network_s / static_cast<double>(all.size());
-  s["ranks"] = std::move(all);
+  s.straggler_rank = train::straggler_of(blamed);
+  s.straggler_on = train::cause_of_waits(blamed, network_s);
+  s.network_wait_s = network_s / count;
 }
 
-std::string closing_table(const Json& s) {
-  const double wall = s["wall_s"];
-  const double steps = s["steps"].get<double>() - s["resumed_from_step"].get<double>();
+std::string closing_table(const study::Summary& s) {
+  const double wall = to_number(s.wall_s);
+  const double resumed = to_number(s.resumed_from_step);
+  const double steps = to_number(s.steps) - resumed;
   std::vector<std::vector<std::string>> rows{{"", "seconds", "share", "ms per step"}};
   const auto add = [&](const std::string& name, double value) {
     rows.push_back({name, fmt::format("{:.3f}", value), base::percent(value / wall, 1),
                     steps > 0 ? fmt::format("{:.3f}", 1e3 * value / steps) : "-"});
   };
-  for (const char* kind : {"load", "update", "other"}) {
-    add(kind, s[std::string(kind) + "_s"]);
-    for (std::size_t i = 0; i < measure::kSpanCount; ++i) {
-      const measure::Span span = static_cast<measure::Span>(i);
-      const std::string of = measure::is_load(span)     ? "load"
-                             : measure::is_update(span) ? "update"
-                                                        : "other";
-      const double value = s["spans"][std::string(measure::kSpanNames[i])];
-      if (of == kind && value > 0.0005 * wall)
-        add("  " + std::string(measure::kSpanNames[i]), value);
-    }
-    if (std::string_view(kind) != "load") continue;
-    for (const auto& [part, value] : s["blame"].items())
-      if (value > 0.0005 * wall) add("  wait: " + part, value);
-  }
+  const auto add_kind = [&](const char* kind, const std::optional<double>& seconds) {
+    add(kind, to_number(seconds));
+    for (const auto& [span, value] : s.spans)
+      if (kind_of(span) == kind && value > 0.0005 * wall) add("  " + span, value);
+  };
+  add_kind("load", s.load_s);
+  for (const auto& [part, value] : s.blame)
+    if (value > 0.0005 * wall) add("  wait: " + part, value);
+  add_kind("update", s.update_s);
+  add_kind("other", s.other_s);
   add("wall", wall);
   std::string text;
-  if (const double others = number_in(s, "others_busy"); others > study::kMaxOthers)
+  if (s.others_busy > study::kMaxOthers)
     text = fmt::format(
         "warning: other programs took {} of the machine during this run, so its times are partly "
         "theirs\n\n",
-        base::percent(others));
+        base::percent(to_number(s.others_busy)));
   text += to_table(rows);
-  const double resumed = s["resumed_from_step"];
   const std::string since =
       resumed > 0 ? fmt::format(" in all, {} steps since it was resumed", with_commas(steps)) : "";
   text += fmt::format(
       "\n{} images in {} steps{}, {} images/s while training (load + update), "
       "unaccounted {} of wall\n",
-      with_commas(s["images"]), with_commas(s["steps"]), since,
-      s["images_per_s"].is_number() ? with_commas(s["images_per_s"]) : "-",
-      percent(s["unaccounted_s"].get<double>() / wall));
+      with_commas(to_number(s.images)), with_commas(to_number(s.steps)), since,
+      s.images_per_s ? with_commas(*s.images_per_s) : "-",
+      percent(to_number(s.unaccounted_s) / wall));
   text += set_up_line(s);
   text += shares_line(s);
-  text += s["verdict"].get<std::string>() + "\n";
+  text += s.verdict.value_or("") + "\n";
   if (const std::string stopped = study::early_stop_of(s); !stopped.empty()) text += stopped + "\n";
-  if (s["failed"].get<std::uint64_t>() > 0)
-    text +=
-        fmt::format("{} samples failed: see quarantine.jsonl{}\n", s["failed"].get<std::uint64_t>(),
-                    s.contains("ranks") ? " and the other ranks' quarantine.rankR.jsonl" : "");
-  if (s["train_loss"].is_number())
-    text += fmt::format("train loss {:.4f}{}\n", number_in(s, "train_loss"),
-                        s["train_top1"].is_number()
-                            ? fmt::format(", top-1 {:.2f}%", 100 * number_in(s, "train_top1"))
-                            : "");
-  if (s["top1"].is_number()) {
-    text +=
-        fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n", number_in(s, "test_loss"),
-                    100 * number_in(s, "top1"), 100 * number_in(s, "top5"));
-    const auto shown = worst_classes(s["per_class"]);
+  if (s.failed > 0)
+    text += fmt::format("{} samples failed: see quarantine.jsonl{}\n", *s.failed,
+                        s.ranks.empty() ? "" : " and the other ranks' quarantine.rankR.jsonl");
+  if (s.train_loss)
+    text += fmt::format("train loss {:.4f}{}\n", *s.train_loss,
+                        s.train_top1 ? fmt::format(", top-1 {:.2f}%", 100 * *s.train_top1) : "");
+  if (s.top1) {
+    text += fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n", to_number(s.test_loss),
+                        100 * *s.top1, 100 * to_number(s.top5));
+    const auto shown = worst_classes(s.per_class);
     std::string line =
-        shown.size() < s["per_class"].size()
-            ? fmt::format("per class, the {} worst of {}:", shown.size(), s["per_class"].size())
+        shown.size() < s.per_class.size()
+            ? fmt::format("per class, the {} worst of {}:", shown.size(), s.per_class.size())
             : "per class:";
     for (const auto& [name, accuracy] : shown)
       line += std::isfinite(accuracy)
