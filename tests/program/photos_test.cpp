@@ -174,6 +174,8 @@ TEST_F(Photos, InspectDrawsTheMasksOfASet) {
       run({"bench", "data.reader=folder", data, masks, "loader.batch=3", "augment+=elastic"}), 2,
       {"elastic", "masks", "augment.elastic.enabled=false"}));
   EXPECT_TRUE(refused(run({"train", "imagenet-rrc", data, masks}), 2, {"data.masks"}));
+  EXPECT_TRUE(refused(run({"profile", "imagenet-rrc", data, masks, "train.device=simulated"}), 2,
+                      {"data.masks"}));
   EXPECT_TRUE(refused(run({"bench", "data.reader=coco", data, masks}), 2,
                       {"data.reader=coco reads no masks"}));
   std::filesystem::remove(set + "/masks/train/000002.png");

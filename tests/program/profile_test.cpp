@@ -121,6 +121,25 @@ TEST_F(Profile, PacksASampleAfterItHasPredicted) {
   EXPECT_TRUE(fs::is_empty(in("tmp"))) << "the packed samples are removed";
 }
 
+TEST_F(Profile, MeasuresTheDeviceForEachShapeThatItPredicts) {
+  write_photos(in("photos"), 12);
+  const Result result =
+      run({"profile", "data.reader=folder", "data.path=" + in("photos").string(),
+           "train.device=cpu", "train.threads=1", "model.name=simple_conv", "loader.batch=6",
+           "augment+=random_resized_crop{size=32}", "--run", in("profile").string(), "--given",
+           "--seconds", "0.05", "--change", "augment.random_resized_crop.size=64 loader.workers=0",
+           "--change", "loader.workers=0", "--change", "train.optimizer=adamw"},
+          patient(200));
+  ASSERT_TRUE(succeeded(result));
+  for (const char* settings : {"as it is", "augment.random_resized_crop.size=64 loader.workers=0",
+                               "train.optimizer=adamw"})
+    EXPECT_NE(result.err.find(std::string("the device alone, ") + settings + "\n"),
+              std::string::npos)
+        << settings;
+  EXPECT_EQ(result.err.find("the device alone, loader.workers"), std::string::npos)
+      << "workers do not change the device";
+}
+
 TEST_F(Profile, WithoutVerifyingItOnlyPredicts) {
   Arguments arguments = slow_storage({"--change", "loader.io_threads=8", "--seconds", "0.2"});
   for (const char* dropped : {"--given", "-q"}) std::erase(arguments, dropped);

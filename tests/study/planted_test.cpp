@@ -131,8 +131,8 @@ ExplainedRun run(const Planted& planted) {
 /// counts as cores), and all of the `planted` seconds to be accounted for.
 void expect_named(const ExplainedRun& run, Part stage, double planted, const std::string& what) {
   const double whole = run.load() - run[Part::cores] - run[Part::handover];
-  EXPECT_GE(run[stage], 0.9 * whole) << what << to_json(run.blame.seconds());
-  EXPECT_GE(run[stage] + run[Part::cores], 0.9 * planted) << what << to_json(run.blame.seconds());
+  EXPECT_GE(run[stage], 0.9 * whole) << what << to_json(by_part(run.blame.seconds()));
+  EXPECT_GE(run[stage] + run[Part::cores], 0.9 * planted) << what << to_json(by_part(run.blame.seconds()));
   double sum = 0;
   for (const double part : run.blame.seconds()) sum += part;
   EXPECT_NEAR(sum, run.load(), 1e-9) << what;
@@ -184,7 +184,7 @@ TEST(Planted, SeveralWorkersShareIt) {
     // awaited batch queue, which counts as queue. The verdict names the stage they work in.
     const double whole = found.load() - found[Part::cores] - found[Part::handover];
     const std::string what =
-        std::to_string(workers) + " workers" + to_json(found.blame.seconds()).dump();
+        std::to_string(workers) + " workers" + to_json(by_part(found.blame.seconds())).dump();
     EXPECT_GE(found[Part::augment] + found[Part::queue], 0.9 * whole) << what;
     EXPECT_GE(found[Part::augment], 0.5 * whole) << what;
     EXPECT_EQ(found.calm_verdict().bound, Bottleneck::augment) << found.calm_verdict().sentence;

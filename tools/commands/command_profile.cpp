@@ -100,6 +100,7 @@ class Profile {
     if (train::strategy_of(recipe_) != train::StrategyKind::single)
       throw UsageError("profile: the model covers one device only, train.strategy=single",
                        "leave train.strategy out; the table includes predictions for N ranks");
+    check_labels(*reader_);
     pin_threads();
     study::RunDirectory directory(
         path_.empty() ? study::make_run_folder("profile-" + recipe_.name()) : path_,

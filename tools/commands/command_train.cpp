@@ -194,14 +194,7 @@ class TrainCommand {
   void open_training_set() {
     loading_ = load_strategy_ahead(recipe_, rank_);
     reader_ = open_data(recipe_, recipe_.text("data.split"), /*classes=*/0, stops_at());
-    if (reader_->annotations() != nullptr)
-      throw UsageError(fmt::format("data.reader={} marks objects, and training needs a class for "
-                                   "each image",
-                                   reader_->info().reader),
-                       "train a detector in Python: pymillrace.Loader hands out the boxes");
-    if (reader_->info().masks)
-      throw UsageError("data.masks: training needs a class for each image, not masks",
-                       "train in Python: pymillrace.Loader hands out the masks");
+    check_labels(*reader_);
     if (resume_) check_archives(arguments_.run, reader_->info(), !is_ddp(recipe_));
     plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader_);
     options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank_.rank,

@@ -210,7 +210,8 @@ void make_boxes(const BoxesOptions& options) {
         write_or_match(fmt::format("{}/masks/{}/{:06}.png", options.path, split.name, i),
                        encode_mask(shapes[i]), options.force);
     });
-    write(fmt::format("annotations/instances_{}.json", split.name), annotations_of(shapes, options.masks));
+    write(fmt::format("annotations/instances_{}.json", split.name),
+          annotations_of(shapes, options.masks));
     before += split.count;
   }
 }

@@ -78,6 +78,9 @@ void allow_descriptors(int ranks);
 /// Throws UsageError if train.cuda_graphs cannot work with the recipe's other keys.
 void check_cuda_graphs(const Recipe& recipe);
 
+/// Throws UsageError for a data set of boxes or masks: the trainer needs a class for each image.
+void check_labels(const Reader& reader);
+
 bool is_simulated(const Recipe& recipe);
 
 /// Returns whether a training evaluates its model: not without a model, nor with eval.split=none.

@@ -40,6 +40,17 @@ void check_schedule(const train::TrainOptions& options, std::uint64_t samples) {
   static_cast<void>(train::Schedule(options.schedule, options.epochs * updates, updates));
 }
 
+void check_labels(const Reader& reader) {
+  if (reader.annotations() != nullptr)
+    throw UsageError(fmt::format("data.reader={} marks objects, and training needs a class for "
+                                 "each image",
+                                 reader.info().reader),
+                     "train a detector in Python: pymillrace.Loader hands out the boxes");
+  if (reader.info().masks)
+    throw UsageError("data.masks: training needs a class for each image, not masks",
+                     "train in Python: pymillrace.Loader hands out the masks");
+}
+
 void check_early_stopping(const Recipe& recipe) {
   const std::string& metric = recipe.text("train.early_stopping.metric");
   if (metric == "off") return;
