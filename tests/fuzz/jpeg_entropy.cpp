@@ -154,6 +154,9 @@ Corpus corpus() {
   require(std::find(lengths.begin() + 1, lengths.end(), 0U) == lengths.end(),
           "the seeds have codes of 1 to 16 bits");
   require(longest >= kLong, "a seed is longer than the decoder's window");
+  Bytes padded = corpus.seeds[1];
+  padded.insert(padded.end() - 2, kLong, 7);
+  corpus.seeds.push_back(std::move(padded));
   for (int marker : {0x00, 0xd0, 0xd1, 0xd7, 0xd9, 0xff})
     corpus.tokens.push_back({'\xff', static_cast<char>(marker)});
   return corpus;
