@@ -44,7 +44,8 @@ struct Annotations {
   std::vector<Box> boxes;               ///< in pixels of the upright image, inside it
   std::vector<std::int64_t> classes;    ///< indices into DatasetInfo::classes
   std::vector<KeyPoint> key_points;     ///< `points` per object
-  Outlines outlines;                    ///< empty unless DataOptions::instance_masks
+  bool has_outlines = false;            ///< each object has one (DataOptions::instance_masks)
+  Outlines outlines;                    ///< empty unless has_outlines
   std::size_t points = 0;               ///< key points per object
   std::vector<Size> sizes;              ///< per sample: its image's size; unused if `relative`
   std::vector<std::int64_t> image_ids;  ///< per sample: the data set's own number for its image

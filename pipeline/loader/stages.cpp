@@ -24,7 +24,7 @@ namespace {
 constexpr std::uint64_t kCpuSampling = 32;
 constexpr int kReplaceAttempts = 8;
 /// Most bytes that the masks of a sample's objects take.
-constexpr std::size_t kMostInstanceBytes = std::size_t{1} << 30;
+constexpr std::size_t kMostInstanceBytes = std::size_t{256} << 20;
 
 /// Number of samples to prefetch ahead. Samples lie anywhere in the data set, so the processor
 /// cannot predict the next one.

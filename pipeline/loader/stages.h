@@ -142,7 +142,7 @@ class Stages {
   /// Returns whether it is noted where samples' pixels go.
   bool is_tracked() const { return options_.warps || annotations_ != nullptr || has_masks_; }
   bool has_instance_masks() const {
-    return annotations_ != nullptr && !annotations_->outlines.ends.empty();
+    return annotations_ != nullptr && annotations_->has_outlines;
   }
   std::size_t output_area() const;
   std::byte* place_of(Slot& slot, std::int64_t place) const;

@@ -218,6 +218,7 @@ CocoSet parse_coco(const std::string& file, std::string_view text, bool outlines
   Annotations& all = set.annotations;
   all.sizes = std::move(lists.sizes);
   all.points = lists.points;
+  all.has_outlines = outlines;
 
   // Objects that count, in the order of the images.
   const auto unknown = [&](const Object& object, const char* what, std::int64_t id) {

@@ -151,6 +151,7 @@ class SubsetReader final : public Reader {
     Annotations chosen;
     chosen.points = all.points;
     chosen.relative = all.relative;
+    chosen.has_outlines = all.has_outlines;
     const auto copy = [](const auto& from, auto& to, std::size_t begin, std::size_t end) {
       const auto at = [&](std::size_t i) { return from.begin() + static_cast<std::ptrdiff_t>(i); };
       to.insert(to.end(), at(begin), at(end));
@@ -158,7 +159,7 @@ class SubsetReader final : public Reader {
     for (const std::uint64_t index : indices_) {
       const std::size_t begin = all.begin(index), end = all.ends[index];
       copy(all.boxes, chosen.boxes, begin, end);
-      for (std::size_t i = begin; i < end && !all.outlines.ends.empty(); ++i)
+      for (std::size_t i = begin; i < end && all.has_outlines; ++i)
         append_outline(all.outlines, i, chosen.outlines);
       copy(all.classes, chosen.classes, begin, end);
       copy(all.key_points, chosen.key_points, begin * all.points, end * all.points);

@@ -57,10 +57,9 @@ std::unique_ptr<Reader> prepared(std::unique_ptr<Reader> whole, const DataOption
                                  whole->info().reader),
                      "set data.reader=folder, or leave data.masks out");
   if (options.instance_masks &&
-      (whole->annotations() == nullptr || whole->annotations()->outlines.ends.empty()))
-    throw UsageError(fmt::format("data.instance_masks: data.reader={} finds no outlines of objects "
-                                 "in {}",
-                                 whole->info().reader, whole->info().path),
+      (whole->annotations() == nullptr || !whole->annotations()->has_outlines))
+    throw UsageError(fmt::format("data.instance_masks: data.reader={} reads no outlines of objects",
+                                 whole->info().reader),
                      "set data.reader=coco, or leave data.instance_masks out");
   auto reader = choose_subset(std::move(whole), options);
   switch (options.cache) {

@@ -107,11 +107,11 @@ nb::object objects(nb::handle self) {
       array(self, own, all.origins.data(), {count}, whole),
       points == 0 ? nb::object(nb::none())
                   : array(self, own, all.key_points.data(), {count, points, 3}, nb::dtype<float>()),
-      annotations->outlines.ends.empty()
-          ? nb::object(nb::none())
-          : array(self, own, all.masks.data(),
+      annotations->has_outlines
+          ? array(self, own, all.masks.data(),
                   {count, own->source->output.size.height, own->source->output.size.width},
-                  nb::dtype<std::uint8_t>()));
+                  nb::dtype<std::uint8_t>())
+          : nb::object(nb::none()));
 }
 
 /// Returns the masks, count x height x width; None if the data set has none.

@@ -102,6 +102,40 @@ TEST(CocoOutlines, RunsGoDownTheColumnsAsNumbersOrPackedAsText) {
   EXPECT_EQ(drawn(set, 3, {6, 4}), "......\n......\n......\n......\n");
 }
 
+TEST(CocoOutlines, ChangeTheFingerprintAndStayWithTheSamplesOfASubset) {
+  const TempFolder folder;
+  Json json = small();
+  for (std::size_t i = 0; i < json["annotations"].size(); ++i) {
+    const double x = static_cast<double>(i);
+    json["annotations"][i]["segmentation"] = {{x, 0, x + 2, 0, x + 2, 4}, {0, 4, x + 1, 1, 2, 2}};
+  }
+  const auto open = [&](const char* chosen) {
+    const std::string file = folder.write("a.json", bytes_from(json.dump()));
+    DataOptions options{"coco", file, "train", 0};
+    options.instance_masks = true;
+    if (chosen != nullptr) options.listed = folder.write("list.txt", bytes_from(chosen));
+    return open_reader(options);
+  };
+  const auto whole = open(nullptr);
+  const auto some = open("1\n");
+  const auto drawn_in = [](const Reader& reader, std::size_t object) {
+    std::vector<std::uint8_t> pixels(64);
+    fill_outline(reader.annotations()->outlines, object, {8, 8}, pixels.data());
+    return pixels;
+  };
+  const std::size_t before = whole->annotations()->begin(1);
+  ASSERT_EQ(some->annotations()->boxes.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(drawn_in(*some, i), drawn_in(*whole, before + i)) << i;
+  EXPECT_NE(drawn_in(*some, 0), drawn_in(*some, 1));
+
+  Json& parts = json["annotations"][0]["segmentation"];
+  Json joined = parts[0];
+  for (const Json& number : parts[1]) joined.push_back(number);
+  parts = {joined};  // the same numbers, and another outline
+  EXPECT_NE(open(nullptr)->info().fingerprint, whole->info().fingerprint);
+}
+
 TEST(CocoOutlines, ABadOneIsNamed) {
   const auto refused = [](const std::string& segmentation, const std::string& part) {
     expect_data_error({"a.json: annotations[0]: segmentation ", part},

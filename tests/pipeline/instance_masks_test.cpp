@@ -14,6 +14,7 @@ constexpr Size kField{90, 70};
 /// Returns `count` images, of which the i-th has i modulo 4 objects, which fill their boxes.
 Annotations filled_boxes(std::uint64_t count) {
   Annotations all;
+  all.has_outlines = true;
   for (std::uint64_t i = 0; i < count; ++i) {
     for (std::uint64_t j = 0; j < i % 4; ++j) {
       const auto x = static_cast<float>(i % 29 + 15 * j), y = static_cast<float>(i % 13 + j);
@@ -118,6 +119,7 @@ TEST(InstanceMasks, NothingIsAllocatedPerSample) {
 
 TEST(InstanceMasks, ThoseOfASampleThatTakeTooMuchAreItsError) {
   Annotations all;
+  all.has_outlines = true;
   for (int i = 0; i < 2'000; ++i) {
     all.boxes.push_back({0, 0, 90, 70});
     all.classes.push_back(0);

@@ -176,7 +176,7 @@ TEST_F(Photos, InspectDrawsTheMasksOfASet) {
   EXPECT_TRUE(refused(run({"train", "imagenet-rrc", data, masks}), 2, {"data.masks"}));
   EXPECT_TRUE(refused(run({"profile", "imagenet-rrc", data, masks, "train.device=simulated"}), 2,
                       {"data.masks"}));
-  EXPECT_TRUE(refused(run({"bench", "data.reader=coco", data, masks}), 2,
+  EXPECT_TRUE(refused(run({"bench", "data.reader=coco", "data.path=" + set, masks}), 2,
                       {"data.reader=coco reads no masks"}));
   std::filesystem::remove(set + "/masks/train/000002.png");
   EXPECT_TRUE(refused(run({"bench", "data.reader=folder", data, masks, "loader.batch=3"}), 3,
