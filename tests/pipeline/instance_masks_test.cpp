@@ -143,7 +143,7 @@ TEST(InstanceMasks, ThoseOfASampleThatTakeTooMuchAreItsError) {
   EXPECT_EQ(batch.count(), 1);
   EXPECT_TRUE(batch.objects().masks.empty());
   EXPECT_EQ(reasons, std::vector<std::string>{"the masks of its 2000 objects take 1280 MB, more "
-                                              "than 1074"});
+                                              "than 268"});
 }
 
 }  // namespace
