@@ -35,7 +35,7 @@ class CocoSet(torch.utils.data.Dataset):
     """Images and boxes of a COCO set, as torchvision's CocoDetection has them, which needs pycocotools."""
 
     def __init__(self, data, split, transform):
-        self.folder, self.transform = pathlib.Path(data) / split, transform
+        self.folder, self.transform = pathlib.Path(data) / "images" / split, transform
         content = json.loads((pathlib.Path(data) / f"annotations/instances_{split}.json").read_text())
         self.images, self.annotations = content["images"], {image["id"]: [] for image in content["images"]}
         for annotation in content["annotations"]:
