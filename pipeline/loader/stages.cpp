@@ -350,6 +350,13 @@ void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recor
   }
 }
 
+bool Stages::stopped(const std::atomic<bool>& stop) const {
+  if (stop.load(std::memory_order_relaxed)) return true;
+  if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed))
+    throw Error(Exit::interrupted, "interrupted while a batch was made");
+  return false;
+}
+
 /// Fills one position of a batch with its sample or, if that fails, with what on_error says.
 void Stages::one_place(const EpochOrder& order, std::int64_t place, Slot& slot, Worker& worker,
                        Recorder& recorder, const std::atomic<bool>& stop) {
@@ -359,9 +366,7 @@ void Stages::one_place(const EpochOrder& order, std::int64_t place, Slot& slot, 
   Draw other(base::stream({options_.seed, id.epoch, position}, base::op_id("replace")));
   const Fetched* fetched =
       slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
-  for (int attempt = 0; !stop.load(std::memory_order_relaxed); ++attempt) {
-    if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed))
-      throw Error(Exit::interrupted, "interrupted while a batch was made");
+  for (int attempt = 0; !stopped(stop); ++attempt) {
     try {
       return one_sample(index, place, fetched, slot, worker, recorder, stop);
     } catch (const RunError&) {  // the fault of this machine, not of a sample
@@ -399,7 +404,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
   slot.indices[static_cast<std::size_t>(place)] = index;
   try {
     if (has_masks_) worker.mask.open(mask, options_.max_pixels);
-    transform(index, sample, place, slot, worker, recorder);
+    transform(index, sample, place, slot, worker, recorder, stop);
   } catch (const DataError&) {
     if (base::mapped_faults() == faults) throw;
   }
@@ -410,14 +415,14 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
 }
 
 void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
-                       Worker& worker, Recorder& recorder) {
+                       Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
   const SampleKey key = key_of(slot, place, index);
   std::byte* out = place_of(slot, place);
   const auto run = [&](PixelSource& image) {
     if (!is_tracked()) return transform_->run(key, image, out, *worker.transform);
     if (has_masks_) worker.mask.require_size(image.size());
     transform_->run_tracked(key, image, out, *worker.transform, worker.trail);
-    track(index, place, image.size(), slot, worker);
+    track(index, place, image.size(), slot, worker, stop);
     if (has_masks_) move_mask(place, slot, worker, recorder);
   };
   if (reader_->info().encoded) {
@@ -442,8 +447,8 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
 }
 
 /// Notes the warps of a sample, and moves its objects along its trail.
-void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& slot,
-                   Worker& worker) const {
+void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker,
+                   const std::atomic<bool>& stop) const {
   if (options_.warps) {
     const std::array<float, 9> map = centre_map(worker.trail);
     std::copy(map.begin(), map.end(), slot.warps.begin() + 9 * place);
@@ -453,12 +458,12 @@ void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& sl
   drop_open(objects);  // of an attempt that failed
   worker.tracker.track(*annotations_, options_.targets, index, image, worker.trail,
                        transform_->output().size, objects);
-  if (has_instance_masks()) move_instance_masks(index, image, worker, objects);
+  if (has_instance_masks()) move_instance_masks(index, image, worker, objects, stop);
 }
 
 /// Fills the outlines of the objects that are left, and moves them along the sample's trail.
-void Stages::move_instance_masks(std::uint64_t index, Size image, Worker& worker,
-                                 Objects& objects) const {
+void Stages::move_instance_masks(std::uint64_t index, Size image, Worker& worker, Objects& objects,
+                                 const std::atomic<bool>& stop) const {
   const auto first = static_cast<std::size_t>(objects.offsets.back());
   const std::size_t count = objects.classes.size(), bytes = objects.mask_bytes;
   if ((count - first) * bytes > kMostInstanceBytes) {
@@ -469,15 +474,19 @@ void Stages::move_instance_masks(std::uint64_t index, Size image, Worker& worker
                     "lower the output's size, raise targets.min_area, or cut the image into parts");
   }
   objects.masks.resize(count * bytes);
+  if (first == count) return;
+  const Rect whole{0, 0, image.width, image.height};
   std::uint8_t* const filled = worker.instance.reserve(static_cast<std::size_t>(image.width) *
                                                        static_cast<std::size_t>(image.height));
-  for (std::size_t i = first; i < count; ++i) {
-    fill_outline(annotations_->outlines,
-                 annotations_->begin(index) + static_cast<std::size_t>(objects.origins[i]), image,
-                 filled);
+  clear_pixels(whole, image, filled);
+  for (std::size_t i = first; i < count && !stopped(stop); ++i) {
+    const Rect inside = fill_outline(
+        annotations_->outlines,
+        annotations_->begin(index) + static_cast<std::size_t>(objects.origins[i]), image, filled);
     WholeImage mask(interleaved(filled, image, 1));
     transform_->move_mask(worker.trail, mask, 0, objects.masks.data() + i * bytes,
                           *worker.transform);
+    clear_pixels(inside, image, filled);
   }
 }
 

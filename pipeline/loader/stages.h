@@ -131,19 +131,21 @@ class Stages {
   void one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
                   Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
   void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
-                 Worker& worker, Recorder& recorder);
-  void move_instance_masks(std::uint64_t index, Size image, Worker& worker, Objects& objects) const;
+                 Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
+  void move_instance_masks(std::uint64_t index, Size image, Worker& worker, Objects& objects,
+                           const std::atomic<bool>& stop) const;
   void move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder& recorder) const;
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error);
-  void track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker) const;
+  void track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker,
+             const std::atomic<bool>& stop) const;
   void join_objects(Slot& slot) const;
   void mix(Slot& slot, Worker& worker) const;
   void leave_out(std::int64_t place, Slot& slot);
+  /// Returns whether the loader was stopped. Throws Error if the program was interrupted.
+  bool stopped(const std::atomic<bool>& stop) const;
   /// Returns whether it is noted where samples' pixels go.
   bool is_tracked() const { return options_.warps || annotations_ != nullptr || has_masks_; }
-  bool has_instance_masks() const {
-    return annotations_ != nullptr && annotations_->has_outlines;
-  }
+  bool has_instance_masks() const { return annotations_ != nullptr && annotations_->has_outlines; }
   std::size_t output_area() const;
   std::byte* place_of(Slot& slot, std::int64_t place) const;
   SampleKey key_of(const Slot& slot, std::int64_t place, std::uint64_t index) const {

@@ -54,12 +54,14 @@ TEST(Coco, BoxesGoByImageAndClassesByTheCategorysId) {
 /// Returns the pixels of an object, with a line per row.
 std::string drawn(const CocoSet& set, std::size_t object, Size size) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height));
-  fill_outline(set.annotations.outlines, object, size, pixels.data());
+  const Rect inside = fill_outline(set.annotations.outlines, object, size, pixels.data());
   std::string rows;
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     rows += pixels[i] == 1 ? '#' : pixels[i] == 0 ? '.' : '?';
     if ((i + 1) % static_cast<std::size_t>(size.width) == 0) rows += '\n';
   }
+  clear_pixels(inside, size, pixels.data());
+  EXPECT_EQ(pixels, std::vector<std::uint8_t>(pixels.size())) << "nothing lies outside of it";
   return rows;
 }
 
@@ -100,6 +102,26 @@ TEST(CocoOutlines, RunsGoDownTheColumnsAsNumbersOrPackedAsText) {
   EXPECT_EQ(drawn(set, 1, {6, 4}), drawn(set, 0, {6, 4}));
   EXPECT_EQ(drawn(set, 2, {6, 4}), "######\n######\n######\n######\n");
   EXPECT_EQ(drawn(set, 3, {6, 4}), "......\n......\n......\n......\n");
+}
+
+TEST(CocoOutlines, OnlyTheirRectanglesAreTouched) {
+  const CocoSet set =
+      outlined({"[[1, 1, 4, 1, 4, 3, 1, 3]]", R"({"size": [4, 6], "counts": [5, 2, 3, 1, 13]})",
+                "[[1, 0, 2, 0, 2, 1, 1, 1], [-5, 3, 1, 3, 1, 9, -5, 9]]", "[[7, 5, 9, 5, 9, 9]]"});
+  const std::vector<Rect> most{{1, 1, 5, 3}, {1, 1, 3, 3}, {0, 0, 3, 4}, {6, 4, 6, 4}};
+  for (std::size_t object = 0; object < most.size(); ++object) {
+    const Rect& rect = most[object];
+    std::vector<std::uint8_t> pixels(24, 9);
+    for (int y = rect.y0; y < rect.y1; ++y)
+      for (int x = rect.x0; x < rect.x1; ++x) pixels[static_cast<std::size_t>(6 * y + x)] = 0;
+    std::vector<std::uint8_t> expected = pixels;
+    const Rect inside = fill_outline(set.annotations.outlines, object, {6, 4}, pixels.data());
+    EXPECT_TRUE(inside.x0 >= rect.x0 && inside.y0 >= rect.y0 && inside.x1 <= rect.x1 &&
+                inside.y1 <= rect.y1)
+        << object;
+    clear_pixels(inside, {6, 4}, pixels.data());
+    EXPECT_EQ(pixels, expected) << object;
+  }
 }
 
 TEST(CocoOutlines, ChangeTheFingerprintAndStayWithTheSamplesOfASubset) {

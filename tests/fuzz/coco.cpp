@@ -77,8 +77,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const auto area =
           static_cast<std::uint64_t>(sides.width) * static_cast<std::uint64_t>(sides.height);
       for (std::size_t i = all.begin(image); i < all.ends[image] && area <= kMostPixels; ++i) {
-        pipeline::fill_outline(all.outlines, i, sides, pixels.data());
+        const Rect inside = pipeline::fill_outline(all.outlines, i, sides, pixels.data());
         for (std::uint64_t at = 0; at < area; ++at) fuzz::require(pixels[at] <= 1, "0 or 1");
+        pipeline::clear_pixels(inside, sides, pixels.data());
+        for (std::uint64_t at = 0; at < area; ++at)
+          fuzz::require(pixels[at] == 0, "an object lies in its rectangle");
       }
     }
   });

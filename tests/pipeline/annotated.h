@@ -13,7 +13,7 @@
 namespace millrace::pipeline {
 
 /// Gray images of one size and level, with the annotations that are given.
-class Annotated final : public Reader {
+class Annotated : public Reader {
  public:
   Annotated(Size size, Annotations annotations)
       : annotations_(std::move(annotations)),

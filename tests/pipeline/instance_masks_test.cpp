@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
+
 #include "millrace/error.h"
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/annotated.h"
@@ -115,6 +117,28 @@ TEST(InstanceMasks, NothingIsAllocatedPerSample) {
     for (int i = 0; i < 60; ++i) ASSERT_TRUE(loader.next());
     EXPECT_LT(allocations() - before, 60u) << workers << " workers, 2400 samples";
   }
+}
+
+/// Interrupts the program with the first sample that it reads.
+class Interrupting final : public Annotated {
+ public:
+  using Annotated::Annotated;
+  Sample read(std::uint64_t index, Buffer& scratch) const override {
+    stop = true;
+    return Annotated::read(index, scratch);
+  }
+  mutable std::atomic<bool> stop{false};
+};
+
+TEST(InstanceMasks, AnInterruptNeedNotWaitForThoseOfASample) {
+  Annotations all = filled_boxes(2);
+  all.ends.erase(all.ends.begin());  // leave one image, with one object
+  const auto reader = std::make_shared<Interrupting>(kField, all);
+  LoaderOptions options = in_order(0, 1);
+  options.stop = &reader->stop;
+  Loader loader(reader, plan_for(*reader, {}), options);
+  EXPECT_FALSE(loader.next());
+  EXPECT_TRUE(reader->stop);
 }
 
 TEST(InstanceMasks, ThoseOfASampleThatTakeTooMuchAreItsError) {
