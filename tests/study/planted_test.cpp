@@ -132,7 +132,8 @@ ExplainedRun run(const Planted& planted) {
 void expect_named(const ExplainedRun& run, Part stage, double planted, const std::string& what) {
   const double whole = run.load() - run[Part::cores] - run[Part::handover];
   EXPECT_GE(run[stage], 0.9 * whole) << what << to_json(by_part(run.blame.seconds()));
-  EXPECT_GE(run[stage] + run[Part::cores], 0.9 * planted) << what << to_json(by_part(run.blame.seconds()));
+  EXPECT_GE(run[stage] + run[Part::cores], 0.9 * planted)
+      << what << to_json(by_part(run.blame.seconds()));
   double sum = 0;
   for (const double part : run.blame.seconds()) sum += part;
   EXPECT_NEAR(sum, run.load(), 1e-9) << what;
