@@ -137,8 +137,8 @@ MILLRACE_EXPORT std::uint64_t batches_per_epoch(const LoaderOptions& options,
 
 /// Throws UsageError if the rank lies outside the world, if the batch is larger than the data set
 /// or an epoch, if the sampler's options do not fit, or if the largest image that max_pixels allows
-/// takes more than max_bytes. The constructor of Loader makes the same checks.
-MILLRACE_EXPORT void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
+/// takes, with its mask, more than max_bytes. The constructor of Loader makes the same checks.
+MILLRACE_EXPORT void check_batch(const LoaderOptions& options, const Reader& reader);
 
 /// Throws UsageError if the data set has objects or masks that an op of `transform` cannot take
 /// along, or if the flip pairs do not fit its key points. The constructor of Loader makes the same

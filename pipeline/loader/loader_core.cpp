@@ -36,7 +36,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
       slots_(
           static_cast<std::size_t>((options_.workers > 0 ? options_.prefetch : 1) + options_.held)),
       workers_(static_cast<std::size_t>(std::max(1, options_.workers))) {
-  check_batch(options_, stages_.reader().info());
+  check_batch(options_, stages_.reader());
   check_targets(options_, stages_.reader(), stages_.transform());
   if (options_.world > 1 && stages_.transform().group() == MILLRACE_WHOLE_BATCH)
     throw UsageError(fmt::format("an op of the chain works on whole batches, which {} ranks would "

@@ -59,6 +59,14 @@ bool is_mapped(const Fetched& fetched) {
 
 }  // namespace
 
+std::uint64_t sample_bytes(const Reader& reader, std::uint64_t pixels, int channels, int copies) {
+  const Annotations* const annotations = reader.annotations();
+  const bool outlines = annotations != nullptr && annotations->has_outlines;
+  // A mask takes up to two bytes per pixel while it is unpacked.
+  const int mask_channels = reader.info().masks ? 2 : outlines ? 1 : 0;
+  return working_bytes(pixels, channels + mask_channels, copies);
+}
+
 /// Adds up a range's stages on the stack, and enters them in the worker's records at its end.
 struct Stages::Recorder {
   Recorder(Worker& of, measure::RangeHistory& history, bool is_on)
@@ -431,10 +439,7 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     const int channels = transform_->output().channels;
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
-    // A mask takes up to two bytes per pixel while it is unpacked.
-    const int mask_channels = has_masks_ ? 2 : has_instance_masks() ? 1 : 0;
-    const Claim claim(memory_,
-                      working_bytes(pixels, channels + mask_channels, transform_->full_copies()),
+    const Claim claim(memory_, sample_bytes(*reader_, pixels, channels, transform_->full_copies()),
                       {slot.id.ordinal, place}, worker);
     if (!claim.granted()) return;
     Decoding image(worker.decode, channels, recorder);
@@ -558,6 +563,8 @@ void Stages::join_objects(Slot& slot) const {
   slot.objects.points = annotations_->points;
   slot.objects.mask_bytes = instance_mask_bytes();
   clear(slot.objects);
+  for (std::size_t unit = slot.units.size(); unit < slot.range_objects.size(); ++unit)
+    clear(slot.range_objects[unit]);  // it may hold masks of a batch of more ranges
   auto failed = slot.failed.begin();
   std::int64_t place = 0;
   for (std::size_t unit = 0; unit < slot.units.size(); ++unit) {

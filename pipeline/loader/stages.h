@@ -80,6 +80,10 @@ struct alignas(64) Worker {
   std::uint64_t runs = 0;
 };
 
+/// Returns the number of bytes that a sample may take while it is made from an encoded image, the
+/// masks of its data set included.
+std::uint64_t sample_bytes(const Reader& reader, std::uint64_t pixels, int channels, int copies);
+
 class Stages {
  public:
   Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,

@@ -26,6 +26,9 @@ std::vector<Objects> range_lists(const Annotations& annotations, std::size_t sam
 }
 
 void clear(Objects& objects) {
+  constexpr std::size_t kSmall = 16 << 20;
+  if (objects.masks.capacity() > std::max(kSmall, 4 * objects.masks.size()))
+    objects.masks = std::vector<std::uint8_t>();
   objects.offsets.assign(1, 0);
   drop_open(objects);
 }

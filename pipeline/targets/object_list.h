@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/private_api.h"
 #include "millrace/annotations.h"
 
 namespace millrace::pipeline {
@@ -13,10 +14,11 @@ namespace millrace::pipeline {
 /// `mask_bytes` is the size of an object's mask, or 0.
 std::vector<Objects> range_lists(const Annotations& annotations, std::size_t samples,
                                  std::size_t mask_bytes);
-/// Forgets all samples and keeps the memory.
-void clear(Objects& objects);
+/// Forgets all samples and keeps the memory, but not that of masks of which a large part was not
+/// used: a rare sample with many objects must not hold it for the whole run.
+MILLRACE_PRIVATE_API void clear(Objects& objects);
 /// Ends a sample, which has the objects that were appended since the last end.
-void end_sample(Objects& objects);
+MILLRACE_PRIVATE_API void end_sample(Objects& objects);
 /// Drops the objects that no end_sample() has followed.
 void drop_open(Objects& objects);
 /// Appends a sample with the objects of sample `index` of `from`.

@@ -189,7 +189,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   options_.quarantine = [this](const Failure& failure) {
     if (failures_.size() < kMaxFailures) failures_.push_back(failure);
   };
-  check_batch(options_, dataset());
+  check_batch(options_, *source_->reader);
   check_targets(options_, *source_->reader, *plan_);
   all_batches_ = batches_ = batches_per_epoch(options_, dataset().count);
   const auto rest = static_cast<std::int64_t>(epoch_samples(options_, dataset().count)) -

@@ -53,7 +53,7 @@ TEST(OpenReader, WhatIsMadeUpBlamesNoFolder) {
   LoaderOptions options;
   options.batch = 100'000;
   test::expect_error(Exit::usage, {"larger than the data set: synthetic has 60000 train samples"},
-                     [&] { check_batch(options, reader->info()); });
+                     [&] { check_batch(options, *reader); });
 }
 
 TEST(OpenReader, MissingPathSaysHowToGetASet) {

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "millrace/error.h"
+#include "pipeline/targets/object_list.h"
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/annotated.h"
 
@@ -168,6 +169,59 @@ TEST(InstanceMasks, ThoseOfASampleThatTakeTooMuchAreItsError) {
   EXPECT_TRUE(batch.objects().masks.empty());
   EXPECT_EQ(reasons, std::vector<std::string>{"the masks of its 2000 objects take 1280 MB, more "
                                               "than 268"});
+}
+
+TEST(InstanceMasks, MemoryThatFewSamplesNeedIsGivenBack) {
+  Objects objects;
+  objects.mask_bytes = 1 << 20;
+  const auto fill = [&](std::size_t count) {
+    objects.classes.resize(count);
+    objects.masks.resize(count * objects.mask_bytes);
+    end_sample(objects);
+  };
+  clear(objects);
+  fill(40);
+  for (int batch = 0; batch < 3; ++batch) {
+    clear(objects);
+    EXPECT_GE(objects.masks.capacity(), 40u << 20) << "batches like the last one find it";
+    fill(20);
+  }
+  clear(objects);
+  fill(5);
+  clear(objects);
+  EXPECT_EQ(objects.masks.capacity(), 0u);
+  fill(5);
+  clear(objects);
+  fill(0);
+  clear(objects);
+  EXPECT_GE(objects.masks.capacity(), 5u << 20) << "little memory is kept";
+}
+
+TEST(InstanceMasks, CountInTheMemoryOfTheLargestImage) {
+  const auto refused = [](const Annotations& annotations, bool masks, std::uint64_t bytes) {
+    struct Encoded final : Annotated {
+      Encoded(const Annotations& annotations, bool masks) : Annotated(kField, annotations) {
+        info_.encoded = true;
+        info_.masks = masks;
+      }
+    };
+    LoaderOptions options = in_order(0, 1);
+    options.max_pixels = 1000;
+    options.max_bytes = bytes;
+    try {
+      check_batch(options, Encoded(annotations, masks));
+      return false;
+    } catch (const UsageError&) {
+      return true;
+    }
+  };
+  Annotations boxes = filled_boxes(2), outlines = boxes;
+  boxes.has_outlines = false;
+  EXPECT_FALSE(refused(boxes, false, 10'000));
+  EXPECT_TRUE(refused(outlines, false, 10'999));
+  EXPECT_FALSE(refused(outlines, false, 11'000));
+  EXPECT_TRUE(refused(boxes, true, 11'999));
+  EXPECT_FALSE(refused(boxes, true, 12'000));
 }
 
 }  // namespace

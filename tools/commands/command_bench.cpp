@@ -69,7 +69,7 @@ Pipeline open_pipeline(const BenchArguments& arguments) {
   LoaderOptions options = pipeline::loader_options(recipe, pipeline::emulated_storage(recipe),
                                                    static_cast<int>(recipe.integer("bench.rank")),
                                                    static_cast<int>(recipe.integer("bench.world")));
-  check_batch(options, reader->info());
+  check_batch(options, *reader);
   const BenchLimits limits = BenchLimits::of(recipe, reader->info().count, options);
   if (options.workers > 0 && limits.warmup > 0 &&
       limits.warmup <= static_cast<std::uint64_t>(options.prefetch))

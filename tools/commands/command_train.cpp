@@ -227,7 +227,7 @@ class TrainCommand {
 
   /// Rejects invalid settings now, before the training and before a folder is touched.
   void check_settings() const {
-    check_batch(options_, reader_->info());
+    check_batch(options_, *reader_);
     check_schedule(training_, epoch_samples(options_, reader_->info().count));
     check_early_stopping(recipe_);
     if (resume_ || arguments_.run.empty()) return;

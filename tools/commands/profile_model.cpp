@@ -62,7 +62,7 @@ LoaderProbe::LoaderProbe(const Recipe& recipe, std::shared_ptr<const Reader> rea
     : reader_(std::move(reader)),
       transform_(augment::make_plan(recipe, recipe.augment(), *reader_)),
       options_(pipeline::loader_options(recipe, nullptr)) {
-  check_batch(options_, reader_->info());
+  check_batch(options_, *reader_);
   options_.io_threads = 0;
   options_.epochs = kEndless;
   options_.stop = &interrupted();
