@@ -290,6 +290,12 @@ class FolderReader final : public Reader {
   void find_masks(const DataOptions& options) {
     const std::string_view root = files_.root();
     masks_ = options.masks + std::string(root.substr(options.path.size()));
+    std::error_code missing;  // then no mask is found below
+    if (std::filesystem::equivalent(masks_, root, missing))
+      throw UsageError(fmt::format("data.masks={}: {} is the folder of the images, and every file "
+                                   "there counts as one",
+                                   options.masks, masks_),
+                       "move the masks to a folder of their own");
     Fingerprint fingerprint;
     fingerprint.add(info_.fingerprint);
     std::uint64_t found = 0;

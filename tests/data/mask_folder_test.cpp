@@ -90,9 +90,17 @@ TEST(MaskFolder, ASetWithoutMasksIsRefusedAtTheStart) {
   const TempFolder folder;
   write_masked_set(folder);
   DataOptions options = mask_options(folder);
-  options.masks = folder.path("set");
-  test::expect_error(Exit::data, {"no image has a mask", folder.path("set/train/cat/a.png")},
+  folder.write("other/train/cat/b.png", bytes_of_text("mask of no image"));
+  options.masks = folder.path("other");
+  test::expect_error(Exit::data, {"no image has a mask", folder.path("other/train/cat/a.png")},
                      [&] { open_reader(options); });
+  folder.write("set/train/cat/a.png", bytes_of_text("mask beside its image"));
+  test::fs::create_directory_symlink(folder.path("set"), folder.path("link"));
+  for (const char* name : {"set", "link"}) {
+    options.masks = folder.path(name);
+    test::expect_error(Exit::usage, {"data.masks=" + options.masks, "is the folder of the images"},
+                       [&] { open_reader(options); });
+  }
   options = {"synthetic", "", "train", 0};
   options.masks = folder.path("masks");
   test::expect_error(Exit::usage, {"data.masks=", "data.reader=synthetic reads no masks"},
