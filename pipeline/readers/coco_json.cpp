@@ -26,6 +26,7 @@ using Json = nlohmann::json;
 constexpr std::int64_t kMostPixelsPerSide = 1 << 20;
 constexpr const char* kWantedFile = "give a file in COCO's format, as instances_train2017.json";
 constexpr const char* kRepair = "repair or remove the entry";
+constexpr const char* kMendOutline = "repair it, or leave data.instance_masks out";
 
 /// One entry of a list, with checked access.
 class Entry {
@@ -146,7 +147,7 @@ struct Lists {
       outline_sizes.push_back(outline.size);
     } catch (const DataError& error) {
       if (!error.hint().empty()) throw;  // one that has its place
-      entry.reject(error.what(), "repair it, or leave data.instance_masks out");
+      entry.reject(error.what(), kMendOutline);
     }
   }
 };
@@ -157,6 +158,8 @@ Lists read_lists(const std::string& file, std::string_view text, bool outlines) 
   lists.has_outlines = outlines;
   std::string list;
   std::map<std::string, std::uint64_t> seen;  // entries so far
+  bool in_outline = false;
+  std::size_t numbers = 0;  // of the outline so far, and lists
   const auto visit = [&](int depth, Json::parse_event_t event, Json& json) {
     using Event = Json::parse_event_t;
     if (event == Event::key && depth == 1) {
@@ -166,8 +169,17 @@ Lists read_lists(const std::string& file, std::string_view text, bool outlines) 
     if (depth == 1 && seen.contains(list) &&
         (event == Event::value || event == Event::object_start))
       throw DataError(fmt::format("{}: {} is no list", file, list), kWantedFile);
-    // Outlines take most of a file.
-    if (event == Event::key) return outlines || depth != 3 || json != "segmentation";
+    if (depth < 3) in_outline = false;
+    if (event == Event::key && depth == 3) {
+      in_outline = list == "annotations" && json == "segmentation";
+      numbers = 0;
+      return outlines || !in_outline;  // outlines take most of a file
+    }
+    // Fail before a long one is in memory as a tree.
+    if (outlines && in_outline && event != Event::array_end && event != Event::object_end &&
+        ++numbers > kMostOutlineNumbers)
+      Entry(file, list, seen[list], json).reject("segmentation is too long", kMendOutline);
+    if (event == Event::key) return true;
     if (depth != 2 || !seen.contains(list)) return depth < 2 || seen.contains(list);
     if (event == Event::object_start) return true;
     const std::uint64_t index = seen[list]++;

@@ -182,13 +182,36 @@ TEST(CocoOutlines, ABadOneIsNamed) {
   refused(R"({"size": [0, 6], "counts": []})", "an image of 6x0 pixels");
   refused(R"({"size": [1000000, 1000000], "counts": []})", "an image of 1000000x1000000");
   refused(R"({"size": [6, 4], "counts": [24]})", "for an image of 4x6 pixels, and image 1 has 6x4");
-  std::string many = "[[0";
-  for (std::size_t i = 0; i < kMostOutlineNumbers + 1; ++i) many += ",0";
-  refused(many + "]]", "is too long");
   Json json = small();
   json["annotations"][0]["segmentation"] = {{1, 2, 30, 2, 30, 40}};
   expect_data_error({"a.json: annotations[1]: no segmentation"},
                     [&] { parse_coco("a.json", json.dump(), true); });
+}
+
+TEST(CocoOutlines, ALongOneIsNotReadToItsEnd) {
+  const auto text_with = [](const char* first, const char* more, std::size_t count) {
+    std::string text = R"({"annotations": [{"segmentation": )";
+    text += first;
+    for (std::size_t i = 0; i < count; ++i) text += more;
+    return text;  // without an end
+  };
+  for (const auto& [first, more] : {std::pair("[[0", ",0"), std::pair("[[]", ",[]"),
+                                    std::pair(R"({"size": [4, 6], "counts": [0)", ",0")}) {
+    expect_data_error({"a.json: annotations[0]: segmentation is too long"}, [&] {
+      parse_coco("a.json", text_with(first, more, kMostOutlineNumbers), true);
+    });
+    expect_data_error({"damaged JSON"}, [&] {
+      parse_coco("a.json", text_with(first, more, kMostOutlineNumbers), false);
+    });
+    expect_data_error({"damaged JSON"}, [&] {
+      parse_coco("a.json", text_with(first, more, kMostOutlineNumbers - 8), true);
+    });
+  }
+  // Long lists elsewhere are none of its business.
+  Json json = small();
+  for (Json& one : json["annotations"]) one["segmentation"] = {{1, 2, 30, 2, 30, 40}};
+  json["zones"] = Json::array({std::vector<int>(kMostOutlineNumbers + 9)});
+  EXPECT_EQ(parse_coco("a.json", json.dump(), true).annotations.boxes.size(), 3u);
 }
 
 TEST(Coco, KeyPointsBelongToTheirObjects) {
