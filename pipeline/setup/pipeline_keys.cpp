@@ -29,8 +29,7 @@ std::vector<Param> data_keys() {
           {"idx", "cifar", "folder", "tar", "manifest", "coco", "yolo", "synthetic"},
           "idx (MNIST's files), cifar (binary), folder (one folder per class), tar (WebDataset "
           "or an archived folder), manifest (CSV or JSONL), coco (boxes and key points), yolo "
-          "(boxes "
-          "in text files), synthetic (generated); plugins.path adds more"),
+          "(boxes in text files), synthetic (generated); plugins.path adds more"),
       Param::text("data.path", "",
                   "folder of the data set; tar, manifest and coco also take a file, tar also "
                   "shard-{000..003}.tar, http://HOST/FOLDER/ and s3://BUCKET/FOLDER/"),
