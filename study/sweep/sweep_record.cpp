@@ -25,10 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-double number(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : kNaN;
-}
-
 Json parse(const fs::path& file) { return parse_json(base::read_record(file)); }
 
 /// Runs that ended by a signal or an error leave a summary too.
@@ -151,11 +147,11 @@ SweepRecord read_record(const fs::path& runs, const std::string& name) {
               .repeat = json.at("repeat"),
               .seed = json.at("seed"),
               .begun = json.at("begun"),
-              .ended = number(json, "ended"),
+              .ended = number_at(json, {"ended"}),
               .noise = noise_from(json.value("noise", Json())),
               .finished = false,
               .figures = {},
-              .cpu_s = number(json, "cpu_s"),
+              .cpu_s = number_at(json, {"cpu_s"}),
               .more = {},
               .settings = {},
               .command = command_figures(json)};
@@ -166,7 +162,8 @@ SweepRecord read_record(const fs::path& runs, const std::string& name) {
   const Json summary = summary_of(runs, name, record.command);
   record.finished = record.command || is_finished(summary_from(summary));
   if (record.finished)
-    for (const FigureName& one : kFigures) record.figures.*one.figure = number(summary, one.name);
+    for (const FigureName& one : kFigures)
+      record.figures.*one.figure = number_at(summary, {one.name});
   return record;
 }
 
@@ -175,7 +172,7 @@ void add_figures(const fs::path& runs, SweepRecord& record, std::span<const std:
   if (own.is_object()) record.command = command_figures(own);
   const Json summary = summary_of(runs, record.name, record.command);
   if (!summary.is_object()) return;
-  record.cpu_s = number(own, "cpu_s");
+  record.cpu_s = number_at(own, {"cpu_s"});
   if (!record.command) record.settings = settings_in(summary);
   const Summary of = summary_from(summary);
   std::vector<std::string> wanted(std::begin(kMoreFigures), std::end(kMoreFigures));

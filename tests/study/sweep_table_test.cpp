@@ -474,10 +474,14 @@ TEST(SweepTable, AsJsonHasTheNumbers) {
   EXPECT_TRUE(json["cells"][0]["comparison"].is_null());
 }
 
-TEST(SweepTable, UnknownMetricIsRefused) {
+TEST(SweepTable, MetricsAreNumbersOfTheSummary) {
   EXPECT_THROW(sweep_metric("speed"), UsageError);
   EXPECT_THROW(sweep_metrics("top1,top1"), UsageError);
-  EXPECT_THROW(sweep_metric("spans"), UsageError);
+  for (const char* name : {"spans", "gpus.0", "plugins.0", "top1.a", "verdict"})
+    EXPECT_THROW(sweep_metric(name), UsageError) << name;
+  EXPECT_TRUE(sweep_metric("update_s_per_step_median").is_speed);
+  EXPECT_TRUE(sweep_metric("ranks.1.load_s").is_speed);
+  EXPECT_TRUE(sweep_metric("others_busy").is_share);
   EXPECT_FALSE(sweep_metric("load_s").more_is_faster);
   EXPECT_TRUE(sweep_metric("spans.forward").is_speed);
   EXPECT_TRUE(sweep_metric("per_class.7").is_share);
