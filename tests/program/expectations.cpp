@@ -1,4 +1,5 @@
 // Helpers that check results, and the shared fixture.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -131,8 +132,54 @@ Arguments ProgramTest::bench(const Arguments& more) {
   return Arguments{"bench", "mnist-lenet", "data.path=" + data(), "loader.batch=32"} + more;
 }
 
+namespace {
+
+bool has_type(const Json& value, const std::string& type) {
+  return type == "null"      ? value.is_null()
+         : type == "boolean" ? value.is_boolean()
+         : type == "integer" ? value.is_number_integer()
+         : type == "number"  ? value.is_number()
+         : type == "string"  ? value.is_string()
+         : type == "array"   ? value.is_array()
+                             : type == "object" && value.is_object();
+}
+
+}  // namespace
+
+const Json& summary_schema() {
+  static const Json schema =
+      parse_json(read_file(fs::path(MILLRACE_SOURCE_DIR) / "docs/reference/summary.schema.json"));
+  return schema;
+}
+
+std::string schema_problem(const Json& value, const Json& schema, const std::string& path) {
+  const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
+  if (std::none_of(types.begin(), types.end(),
+                   [&](const Json& type) { return has_type(value, type.get<std::string>()); }))
+    return path + " is not of type " + types.dump();
+  std::string problem;
+  if (schema.contains("required") && value.is_object())
+    for (const Json& key : schema["required"])
+      if (!value.contains(key)) problem = path + " lacks " + key.get<std::string>();
+  for (const auto& [key, part] : value.items()) {
+    if (!problem.empty() || !value.is_structured()) break;
+    const char* const each = value.is_array() ? "items" : "additionalProperties";
+    if (schema.contains("properties") && schema["properties"].contains(key))
+      problem = schema_problem(part, schema["properties"][key], path + "." + key);
+    else if (schema.contains(each))
+      problem = schema_problem(part, schema[each], path + "." + key);
+    else
+      problem = path + "." + key + " is not in the schema";
+  }
+  return problem;
+}
+
 Json ProgramTest::summary(const std::string& name) const {
-  return parse_json(read_file(in(name) / "summary.json"));
+  Json summary = parse_json(read_file(in(name) / "summary.json"));
+  if (summary["command"] == "train") {
+    EXPECT_EQ(schema_problem(summary, summary_schema()), "") << name;
+  }
+  return summary;
 }
 
 }  // namespace millrace::program_test

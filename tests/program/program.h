@@ -102,6 +102,11 @@ std::string read_file(const std::filesystem::path& file);
 void write_file(const std::filesystem::path& file, const std::string& bytes);
 /// Parses JSON. Fails the test and returns null for anything else.
 Json parse_json(const std::string& text);
+/// Returns docs/reference/summary.schema.json.
+const Json& summary_schema();
+/// Returns how `value`, which lies at `path`, breaks the schema; empty if it does not. Knows what
+/// summary_schema() uses of JSON Schema, and takes each key that it does not name for a break.
+std::string schema_problem(const Json& value, const Json& schema, const std::string& path = "");
 std::vector<Json> parse_json_lines(const std::string& text);
 
 /// Expects exit code 0; otherwise the test shows the program's messages.
@@ -127,6 +132,7 @@ class ProgramTest : public testing::Test {
   /// Returns train mnist-lenet-plain with one thread for LibTorch, into in(run).
   Arguments training(const std::string& run, const Arguments& more = {});
   Arguments bench(const Arguments& more = {});
+  /// Returns a run's summary. Expects that it follows its schema, if the run is a training.
   Json summary(const std::string& run) const;
 
  private:

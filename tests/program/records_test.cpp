@@ -250,6 +250,21 @@ TEST_F(Records, StepsEndTheRunEarly) {
   EXPECT_EQ(lines_of(read_file(in("run") / "metrics.jsonl")).size(), 2u);
 }
 
+TEST_F(Records, TheSummaryFollowsItsSchema) {
+  ASSERT_TRUE(succeeded(run(simulated("run", {"train.clock=async", "data.cache=cold"}))));
+  Json s = summary("run");  // as in each other test
+  s["dataset"]["samples"] = 1.5;
+  EXPECT_EQ(schema_problem(s, summary_schema()), R"(.dataset.samples is not of type ["integer"])");
+  s["dataset"].erase("samples");
+  EXPECT_EQ(schema_problem(s, summary_schema()), ".dataset lacks samples");
+  s["dataset"] = summary("run")["dataset"];
+  s["spans"]["load"] = "1";
+  EXPECT_EQ(schema_problem(s, summary_schema()), R"(.spans.load is not of type ["number","null"])");
+  s["spans"]["load"] = 1;
+  s["new_key"] = 1;
+  EXPECT_EQ(schema_problem(s, summary_schema()), ".new_key is not in the schema");
+}
+
 TEST_F(Records, MetricsAreThereWhileTheRunGoesOn) {
   Child child(simulated("run", {"train.epochs=1000", "simulated.update_ms=5"}));
   ASSERT_TRUE(child.says("epoch 2/1000"));
