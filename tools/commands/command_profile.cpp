@@ -63,15 +63,11 @@ double relative_range(const std::vector<double>& values) {
 }
 
 /// Returns the mean time of a step between its events on the device; 0 where it was not measured.
-double device_step_s(const nlohmann::ordered_json& summary) {
-  const auto parts = summary.find("device_parts");
-  if (parts == summary.end() || !parts->is_object()) return 0;
-  double seconds = 0;
-  for (const char* const part : {"forward_s", "backward_s", "graph_s", "step_s"})
-    if (const auto found = parts->find(part); found != parts->end() && found->is_number())
-      seconds += found->get<double>();
-  const double steps = parts->value("steps", 0.0) + parts->value("graph_steps", 0.0);
-  return steps > 0 ? seconds / steps : 0;
+double device_step_s(const study::DevicePartsRecord& parts) {
+  const double seconds = parts.forward_s.value_or(0) + parts.backward_s.value_or(0) +
+                         parts.graph_s.value_or(0) + parts.step_s.value_or(0);
+  const std::int64_t steps = parts.steps.value_or(0) + parts.graph_steps.value_or(0);
+  return steps > 0 ? seconds / static_cast<double>(steps) : 0;
 }
 
 class Profile {
@@ -210,7 +206,8 @@ class Profile {
              .steps = std::max<std::uint64_t>(
                  kShortRun.steps, static_cast<std::uint64_t>(arguments_.seconds / step))});
         // The host's update of a queued step ends with its launches.
-        model_->set_update(key, std::max(figures.update_s, device_step_s(figures.summary)));
+        model_->set_update(key,
+                           std::max(figures.update_s, device_step_s(figures.summary.device_parts)));
       }
       step_guess = study::replay(model_->input(recipe_)).update_s;
     }
@@ -229,8 +226,8 @@ class Profile {
       steps.push_back(baseline.step_s);
       updates.push_back(baseline.update_s);
       logs.push_back(baseline.log_s);
-      reads.push_back(baseline.summary["loader_cpu_s"].value("read", 0.0) /
-                      std::max(1.0, baseline.summary.value("images", 0.0)));
+      reads.push_back(baseline.summary.loader_cpu_s.read.value_or(0) /
+                      std::max(1.0, study::to_number(baseline.summary.images)));
       if (i == 0) {
         report_.summary = baseline.summary;
         baseline_others_ = baseline.others;
@@ -289,8 +286,8 @@ class Profile {
     facts.rate_error = rate_error_;
     facts.images_per_s = report_.baseline;
     facts.others = baseline_others_;
-    facts.run_bound = study::text_at(report_.summary, {"bound"});
-    facts.run_verdict = study::text_at(report_.summary, {"verdict"});
+    facts.run_bound = report_.summary.bound.value_or("");
+    facts.run_verdict = report_.summary.verdict.value_or("");
     report_.recipe = recipe_.name();
     report_.simulated = simulated_;
     report_.workers = facts.input.workers;
@@ -384,12 +381,14 @@ class Profile {
   }
 
   /// Notes the settings in which a run of the change differs from the baseline besides its keys.
-  void add_remarks(std::size_t change, const nlohmann::ordered_json& summary) {
+  void add_remarks(std::size_t change, const study::Summary& summary) {
     std::set<std::string> keys;
     for (const std::string& word : candidates_[change].change.overrides)
       keys.insert(word.substr(0, word.find_first_of("+=")));
-    for (const study::Confounder& one : study::confounders(
-             {study::settings_in(report_.summary), study::settings_in(summary)}, keys)) {
+    for (const study::Confounder& one :
+         study::confounders({study::settings_in(study::to_json(report_.summary)),
+                             study::settings_in(study::to_json(summary))},
+                            keys)) {
       std::string remark =
           fmt::format("{}: {}", candidates_[change].change.text(), study::remark_on(one, keys));
       if (std::find(report_.remarks.begin(), report_.remarks.end(), remark) ==

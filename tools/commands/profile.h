@@ -17,6 +17,7 @@
 #include "study/analysis/conclusion.h"
 #include "study/analysis/replay.h"
 #include "study/analysis/whatif.h"
+#include "study/records/summary.h"
 #include "tools/commands/profile_packing.h"
 
 namespace millrace::tools {
@@ -148,8 +149,8 @@ class ProfileModel {
 
 struct ProfileReport {
   std::string recipe;
-  nlohmann::ordered_json summary;  ///< summary of the baseline's first run
-  double baseline = 0;             ///< images/s of the median of these runs
+  study::Summary summary;  ///< summary of the baseline's first run
+  double baseline = 0;     ///< images/s of the median of these runs
 
   double crowding_stage = 1, crowding_update = 1, wake_s = 0, take_s = 0, spread = 0;
   study::Conclusion conclusion;                 ///< outcomes are ratios to the baseline
@@ -208,7 +209,7 @@ struct RunFigures {
   /// Share of the machine's CPU time during the child that other processes used or the hypervisor
   /// withheld, 0..1. NaN if the kernel does not report it.
   double others = 0;
-  nlohmann::ordered_json summary;  ///< summary of the whole child
+  study::Summary summary;  ///< summary of the whole child
 };
 
 class ChildRuns {

@@ -134,8 +134,8 @@ RunFigures ChildRuns::run(const std::string& name, const std::vector<std::string
         fmt::format("{}: {}", name, result.last_line), "its messages are in " + log.string());
   RunFigures figures = figures_of(folder / "steps.csv", length);
   figures.others = std::min(noise.others + noise.steal, 1.0);
-  figures.summary = study::read_json(folder / "summary.json");
-  if (figures.summary.is_null()) throw RunError((folder / "summary.json").string() + " is missing");
+  figures.summary = study::read_summary(folder / "summary.json");
+  if (!figures.summary.there) throw RunError((folder / "summary.json").string() + " is missing");
   return figures;
 }
 
@@ -276,15 +276,15 @@ std::string stage_table(const ProfileReport& report) {
 
 /// Returns the wait breakdown of the run in a line, and what it says about the bound in another.
 std::string blame_line(const ProfileReport& report) {
-  const Json& summary = report.summary;
+  const study::Summary& summary = report.summary;
   std::string text;
-  for (const auto& [part, seconds] : summary["blame"].items()) {
-    const double share = seconds.get<double>() / std::max(1e-12, summary["load_s"].get<double>());
+  for (const auto& [part, seconds] : summary.blame) {
+    const double share = seconds / std::max(1e-12, study::to_number(summary.load_s));
     if (share >= 0.01)
       text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : ", ", part, 100 * share);
   }
   return fmt::format("load, {:.3f} ms per step: {}\nthe run's own verdict: {}\n",
-                     1e3 * summary["load_s_per_step"].get<double>(), text.empty() ? "none" : text,
+                     1e3 * study::to_number(summary.load_s_per_step), text.empty() ? "none" : text,
                      report.conclusion.run_verdict);
 }
 
@@ -393,7 +393,7 @@ Json predictions_json(const ProfileReport& report) {
 }
 
 Json profile_json(const ProfileReport& report) {
-  Json json = report.summary;
+  Json json = study::to_json(report.summary);
   json["command"] = "profile";
   json["run_bound"] = json["bound"];  // by the waits alone
   json["run_verdict"] = report.conclusion.run_verdict;
