@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <limits>
 #include <thread>
 
@@ -455,8 +456,10 @@ TEST(Parallel, ARankThatHasLostTheFirstOneSaysSoInALine) {
   test::prepare_environment();
   const int port = test::free_port();
   std::string said;
+  std::latch connected(2);
   const auto rank = [&](int number) {
     Peers peers(test::thread_rank(number, 2, port), nullptr, std::chrono::seconds(20));
+    connected.arrive_and_wait();
     if (number == 0) return;
     try {
       peers.gather("here");  // rank 0 never answers: it leaves, and the store with it
