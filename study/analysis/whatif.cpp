@@ -311,7 +311,8 @@ std::optional<ReplayInput> recorded_input(const Summary& s, bool storage) {
                                  [](double number) { return number >= 0; });
   if (!known || !(s.images > 0) || !(s.steps > 0) || !(s.batch >= 1) || s.world_size != 1 ||
       s.cores < 1 || s.dataset.samples < 1 || storage || s.resumed_from_step > 0 ||
-      s.auto_workers.first)
+      s.auto_workers.first || s.batch > kMaxReplayedBatch ||
+      std::max({s.cores, s.workers, s.io_threads, s.prefetch, s.threads}) > kMaxReplayed)
     return {};
   const bool on_cpu = s.device.value_or("").starts_with("cpu");
   const double images = to_number(s.images);

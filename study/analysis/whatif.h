@@ -161,10 +161,15 @@ Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
 
 // Predicts other numbers of workers from the records of one run.
 
+inline constexpr std::int64_t kMaxReplayed = 4096;
+inline constexpr std::int64_t kMaxReplayedBatch = 1 << 20;
+
 /// Returns the replay's input for the run of `summary`: CPU time per sample from loader_cpu_s, the
 /// update and the trainer's own time per step. Returns nothing where the records do not suffice:
 /// several ranks, workers that changed within the run, an emulated storage, whose reads' sizes no
-/// record holds, or figures that are missing.
+/// record holds, or figures that are missing. Nothing either for more than kMaxReplayed cores,
+/// threads or batches ahead, or kMaxReplayedBatch samples per batch: a record may claim any number,
+/// and a replay takes memory and time for each.
 std::optional<ReplayInput> recorded_input(const Summary& summary, bool storage);
 
 // Verification of predictions: runs the baseline before and after every change, and sets aside what
@@ -203,9 +208,8 @@ class Verification {
   /// Runs each block: baseline, change, baseline, change, ..., baseline. Leaves out changes that
   /// are settled (kSettled). Repeats a void run at once, up to kTries times, once a run has been
   /// valid; in all, half as many repeats as planned runs. Ends after the first block if all of its
-  /// runs are void. `run` runs a
-  /// change or the baseline and returns what it measured. With `accept_noise`, void runs count as
-  /// any other: nothing is repeated, and nothing ends early.
+  /// runs are void. `run` runs a change or the baseline and returns what it measured. With
+  /// `accept_noise`, void runs count as any other: nothing is repeated, and nothing ends early.
   Verification(const VerificationOrder& order,
                const std::function<TimedRun(std::optional<std::size_t>)>& run,
                bool accept_noise = false);

@@ -131,8 +131,9 @@ std::vector<double> predicted_ms(const fs::path& sweep, const SweepTable& table)
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const auto workers = swept_number(table, row, "loader.workers");
     // Other threads of LibTorch would be a second change.
-    if (!workers || (input->update_threads > 0 &&
-                     table.runs[row][0].figures.threads != table.runs[0][0].figures.threads))
+    if (!workers || !(*workers >= 0 && *workers <= kMaxReplayed) ||
+        (input->update_threads > 0 &&
+         table.runs[row][0].figures.threads != table.runs[0][0].figures.threads))
       return {};
     input->workers = static_cast<int>(*workers);
     const ReplayOutput output = replay(*input);

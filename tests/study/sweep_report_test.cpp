@@ -48,6 +48,11 @@ TEST(RecordedReplay, NeedsAllItsFigures) {
     summary.erase(key);
     EXPECT_FALSE(study::recorded_input(study::summary_from(summary), false)) << key;
   }
+  for (const char* key : {"cores", "workers", "io_threads", "prefetch", "threads", "batch"}) {
+    Json summary = recorded_summary();
+    summary[key] = std::int64_t{1} << 40;
+    EXPECT_FALSE(study::recorded_input(study::summary_from(summary), false)) << key;
+  }
   Json ranks = recorded_summary();
   ranks["world_size"] = 2;
   EXPECT_FALSE(study::recorded_input(study::summary_from(ranks), false));
