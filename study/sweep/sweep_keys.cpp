@@ -9,7 +9,7 @@ std::vector<Param> sweep_keys() {
                     "relative differences up to this count as no difference: 0.03 is 3%"),
       Param::number("sweep.share_margin", 0.005, 1e-6, 1,
                     "same for accuracies and other fractions: 0.005 is half a percentage point"),
-      Param::integer("sweep.folds", 0, 0, kMostFolds,
+      Param::integer("sweep.folds", 0, 0, kMaxFolds,
                      "cross-validation: repeat K trains without fold K of so many and is evaluated "
                      "on it (data.fold); accuracies are then compared for shared training samples; "
                      "0: none"),

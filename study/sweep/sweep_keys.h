@@ -7,7 +7,7 @@
 
 namespace millrace::study {
 
-inline constexpr double kMostFolds = 1000;  ///< of sweep.folds
+inline constexpr double kMaxFolds = 1000;  ///< of sweep.folds
 
 /// Returns [sweep].
 std::vector<Param> sweep_keys();

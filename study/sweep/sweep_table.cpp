@@ -375,7 +375,7 @@ SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
   if (const double ratio = number_at(json, {"margin"}); std::isfinite(ratio)) rules.ratio = ratio;
   if (const double share = number_at(json, {"share_margin"}); std::isfinite(share))
     rules.share = share;
-  if (const double folds = number_at(json, {"folds"}); folds >= 2 && folds <= kMostFolds)
+  if (const double folds = number_at(json, {"folds"}); folds >= 2 && folds <= kMaxFolds)
     rules.folds = static_cast<std::uint64_t>(folds);
   SweepTable table =
       sweep_table(std::move(asked.words.design), std::move(runs), std::move(asked.metrics), rules,
