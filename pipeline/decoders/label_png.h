@@ -1,10 +1,9 @@
-// Reads masks: PNG files whose pixels are class ids. A palette's indices are the ids; its colours
-// are not looked at, which is why these files have a decoder of their own.
+// Reads masks with libpng: PNG files whose pixels are class ids. A palette's indices are the ids;
+// its colours are not looked at, which decoders of images would hand out instead.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "base/private_api.h"
@@ -12,20 +11,12 @@
 #include "millrace/image.h"
 #include "millrace/transform.h"
 
-struct z_stream_s;
-
 namespace millrace::pipeline {
 
 /// One thread's working memory for masks. It grows with the largest mask, then stays.
 class MILLRACE_PRIVATE_API LabelPng final : public PixelSource {
  public:
-  /// Throws std::bad_alloc.
-  LabelPng();
-  ~LabelPng() override;
-  LabelPng(const LabelPng&) = delete;
-  LabelPng& operator=(const LabelPng&) = delete;
-
-  /// Parses the header of a PNG file with 8-bit gray levels or a palette. The bytes must stay in
+  /// Reads the header of a PNG file with 8-bit gray levels or a palette. The bytes must stay in
   /// place until pixels(). Throws DataError for any other file, and for one of more than
   /// `max_pixels` pixels or with a side longer than kMaxImageSide (bounded-memory contract).
   void open(std::span<const std::uint8_t> bytes, std::uint64_t max_pixels);
@@ -41,20 +32,27 @@ class MILLRACE_PRIVATE_API LabelPng final : public PixelSource {
   void trim(std::size_t most);
 
  private:
-  struct Chunk;
-  Chunk next_chunk();
-  void inflate_rows(std::size_t bytes);
+  class Decoding;
 
-  struct End {
-    void operator()(z_stream_s* stream) const;
+  /// Lends libpng memory from a block that is reused from mask to mask.
+  class Arena {
+   public:
+    /// Takes everything back, and makes room for as much as was lent since the last call.
+    void reset();
+    /// Returns null if there is no memory.
+    void* allocate(std::size_t size);
+    void release(void* memory);
+    Buffer& block() { return block_; }
+
+   private:
+    Buffer block_;
+    std::size_t used_ = 0;  ///< bytes asked for since reset(), also those beyond the block
   };
-  std::unique_ptr<z_stream_s, End> stream_;
-  std::span<const std::uint8_t> header_end_;  ///< the chunks behind the header
-  std::span<const std::uint8_t> rest_;        ///< those that are not read yet
+
+  std::span<const std::uint8_t> file_;
   Size size_;
-  int depth_ = 8;  ///< bits per pixel: 1, 2, 4 or 8
-  Buffer rows_;    ///< each after a byte that names its filter
-  Buffer pixels_;  ///< a byte per pixel, if the rows hold less
+  Buffer pixels_;  ///< a byte per pixel
+  Arena arena_;
 };
 
 }  // namespace millrace::pipeline

@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "millrace/image.h"
+#include "tests/data/png_file.h"
 #include "tests/data/support.h"
 
 namespace millrace::test {
@@ -33,45 +34,10 @@ inline Bytes grains(std::size_t size, std::uint32_t seed) {
   return bytes;
 }
 
-struct PngForm {
-  int colour, depth;
-  bool interlaced = false, transparent = false;
-};
-
 inline Bytes png(Size size, const PngForm& form) {
-  Bytes file;
-  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
-  png_infop info = png_create_info_struct(png);
-  const auto append = [](png_structp to, png_bytep bytes, png_size_t count) {
-    auto& all = *static_cast<Bytes*>(png_get_io_ptr(to));
-    all.insert(all.end(), bytes, bytes + count);
-  };
-  png_set_write_fn(png, &file, append, nullptr);
-  png_set_IHDR(png, info, static_cast<png_uint_32>(size.width),
-               static_cast<png_uint_32>(size.height), form.depth, form.colour,
-               form.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
-               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-  if (form.colour == PNG_COLOR_TYPE_PALETTE) {
-    std::vector<png_color> palette(std::size_t{1} << form.depth);
-    const Bytes colours = grains(palette.size() * 3, 1);
-    std::memcpy(palette.data(), colours.data(), colours.size());
-    png_set_PLTE(png, info, palette.data(), static_cast<int>(palette.size()));
-  }
-  png_color_16 colour{1, 20, 30, 40, 1};
-  Bytes alpha{0, 128};
-  if (form.transparent)
-    png_set_tRNS(png, info, alpha.data(), static_cast<int>(alpha.size()),
-                 form.colour == PNG_COLOR_TYPE_PALETTE ? nullptr : &colour);
-  png_write_info(png, info);
-  const std::size_t row = png_get_rowbytes(png, info);
-  Bytes pixels = grains(row * static_cast<std::size_t>(size.height), 2);
-  std::vector<png_bytep> rows;
-  for (std::size_t y = 0; y < static_cast<std::size_t>(size.height); ++y)
-    rows.push_back(pixels.data() + y * row);
-  png_write_image(png, rows.data());
-  png_write_end(png, info);
-  png_destroy_write_struct(&png, &info);
-  return file;
+  const auto height = static_cast<std::size_t>(size.height);
+  return png_file(size, grains(png_row_bytes(size, form) * height, 2), form,
+                  grains(std::size_t{3} << std::min(form.depth, 8), 1));
 }
 
 /// Returns every colour type with every depth, interlaced and not, with and without tRNS.

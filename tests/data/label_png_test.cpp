@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "tests/data/label_files.h"
+#include "tests/data/png_file.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -13,7 +13,7 @@ using test::Bytes;
 using test::label_png;
 
 constexpr Size kPngSize{37, 23};
-constexpr std::uint64_t kMostPixels = 10'000;
+constexpr std::uint64_t kPixelLimit = 10'000;
 
 Bytes label_noise(std::size_t size) {
   Draw draw(base::stream({3, 0, size}, base::op_id("labels")));
@@ -24,7 +24,7 @@ Bytes label_noise(std::size_t size) {
 }
 
 Bytes rows_of(LabelPng& png, const Bytes& file, int rows) {
-  png.open(file, kMostPixels);
+  png.open(file, kPixelLimit);
   const ImageView view = png.pixels({0, 0, png.size().width, rows}, 0);
   EXPECT_EQ(view.size(), png.size());
   Bytes ids;
@@ -51,7 +51,8 @@ TEST(LabelPng, HasTheIdsOfEveryDepthAndFilter) {
         }
       for (const int filters : {PNG_FILTER_NONE, PNG_FILTER_SUB, PNG_FILTER_UP, PNG_FILTER_AVG,
                                 PNG_FILTER_PAETH, PNG_ALL_FILTERS}) {
-        const Bytes file = label_png(kPngSize, packed, {colour, depth, filters});
+        const Bytes file =
+            label_png(kPngSize, packed, {.colour = colour, .depth = depth, .filters = filters});
         EXPECT_EQ(rows_of(png, file, kPngSize.height), ids)
             << depth << " bits, filters " << filters;
         EXPECT_EQ(rows_of(png, file, 5), Bytes(ids.begin(), ids.begin() + 5 * kPngSize.width));

@@ -1,7 +1,7 @@
 // Tests data.masks: which file is an image's mask, and what is said of those that are missing.
 #include <gtest/gtest.h>
 
-#include "tests/data/label_files.h"
+#include "tests/data/png_file.h"
 
 namespace millrace::pipeline {
 namespace {

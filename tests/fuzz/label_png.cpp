@@ -3,7 +3,7 @@
 
 #include <zlib.h>
 
-#include "tests/data/label_files.h"
+#include "tests/data/png_file.h"
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {

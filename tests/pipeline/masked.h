@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "millrace/reader.h"
-#include "tests/data/label_files.h"
+#include "tests/data/png_file.h"
 
 namespace millrace::pipeline {
 
