@@ -1,8 +1,6 @@
 // Reads, decodes, augments and stores the samples of a range, and records what each stage took.
 #include "pipeline/loader/stages.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,9 +11,7 @@
 #include "measure/scheduler_wait.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"
-#include "pipeline/targets/homography.h"
 #include "pipeline/targets/object_list.h"
-#include "pipeline/targets/outline.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -23,8 +19,6 @@ namespace {
 /// Number of ranges per reading of the thread's CPU clock, which costs twenty times a time stamp.
 constexpr std::uint64_t kCpuSampling = 32;
 constexpr int kReplaceAttempts = 8;
-/// Most bytes that the masks of a sample's objects take.
-constexpr std::size_t kMostInstanceBytes = std::size_t{256} << 20;
 
 /// Number of samples to prefetch ahead. Samples lie anywhere in the data set, so the processor
 /// cannot predict the next one.
@@ -451,50 +445,6 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
   recorder.end(measure::Stage::augment, 1, transform_->output().bytes());
 }
 
-/// Notes the warps of a sample, and moves its objects along its trail.
-void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker,
-                   const std::atomic<bool>& stop) const {
-  if (options_.warps) {
-    const std::array<float, 9> map = centre_map(worker.trail);
-    std::copy(map.begin(), map.end(), slot.warps.begin() + 9 * place);
-  }
-  if (annotations_ == nullptr) return;
-  Objects& objects = slot.range_objects[static_cast<std::size_t>(place / slot.grain)];
-  drop_open(objects);  // of an attempt that failed
-  worker.tracker.track(*annotations_, options_.targets, index, image, worker.trail,
-                       transform_->output().size, objects);
-  if (has_instance_masks()) move_instance_masks(index, image, worker, objects, stop);
-}
-
-/// Fills the outlines of the objects that are left, and moves them along the sample's trail.
-void Stages::move_instance_masks(std::uint64_t index, Size image, Worker& worker, Objects& objects,
-                                 const std::atomic<bool>& stop) const {
-  const auto first = static_cast<std::size_t>(objects.offsets.back());
-  const std::size_t count = objects.classes.size(), bytes = objects.mask_bytes;
-  if ((count - first) * bytes > kMostInstanceBytes) {
-    drop_open(objects);  // or the list would make room for their masks
-    throw DataError(fmt::format("the masks of its {} objects take {:.0f} MB, more than {:.0f}",
-                                count - first, static_cast<double>((count - first) * bytes) * 1e-6,
-                                static_cast<double>(kMostInstanceBytes) * 1e-6),
-                    "lower the output's size, raise targets.min_area, or cut the image into parts");
-  }
-  objects.masks.resize(count * bytes);
-  if (first == count) return;
-  const Rect whole{0, 0, image.width, image.height};
-  std::uint8_t* const filled = worker.instance.reserve(static_cast<std::size_t>(image.width) *
-                                                       static_cast<std::size_t>(image.height));
-  clear_pixels(whole, image, filled);
-  for (std::size_t i = first; i < count && !stopped(stop); ++i) {
-    const Rect inside = fill_outline(
-        annotations_->outlines,
-        annotations_->begin(index) + static_cast<std::size_t>(objects.origins[i]), image, filled);
-    WholeImage mask(interleaved(filled, image, 1));
-    transform_->move_mask(worker.trail, mask, 0, objects.masks.data() + i * bytes,
-                          *worker.transform);
-    clear_pixels(inside, image, filled);
-  }
-}
-
 /// Moves a sample's mask, which is open, along its trail to its place in the batch.
 void Stages::move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder& recorder) const {
   Unpacking mask(worker.mask, recorder);
@@ -556,26 +506,6 @@ void Stages::mix(Slot& slot, Worker& worker) const {
     if (is_there(place)) rows[place * classes + static_cast<std::size_t>(slot.labels[place])] = 1;
   transform_->mix({options_.seed, slot.id.epoch, slot.id.first},
                   {place_of(slot, 0), rows, count, slot.failed}, *worker.transform);
-}
-
-/// Puts the objects of all ranges into the batch, without those of failed samples.
-void Stages::join_objects(Slot& slot) const {
-  slot.objects.points = annotations_->points;
-  slot.objects.mask_bytes = instance_mask_bytes();
-  clear(slot.objects);
-  for (std::size_t unit = slot.units.size(); unit < slot.range_objects.size(); ++unit)
-    clear(slot.range_objects[unit]);  // it may hold masks of a batch of more ranges
-  auto failed = slot.failed.begin();
-  std::int64_t place = 0;
-  for (std::size_t unit = 0; unit < slot.units.size(); ++unit) {
-    const Objects& range = slot.range_objects[unit];
-    for (std::size_t i = 0; i + 1 < range.offsets.size(); ++i, ++place) {
-      if (failed != slot.failed.end() && *failed == place)
-        ++failed;
-      else
-        append_sample(range, i, slot.objects);
-    }
-  }
 }
 
 void Stages::finish(Slot& slot, Worker& worker) const {
