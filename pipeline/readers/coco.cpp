@@ -79,10 +79,7 @@ class CocoReader final : public Reader {
   }
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    Location location;
-    if (!locate(index, location))
-      throw DataError("the path is too long", "move the set to a shorter path");
-    return base::read_located(location, scratch);
+    return base::read_located(location_of(*this, index), scratch);
   }
   std::string name(std::uint64_t index) const override { return base::printable(path(index)); }
   std::int64_t label(std::uint64_t) const override { return 0; }

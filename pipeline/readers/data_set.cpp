@@ -121,6 +121,13 @@ void Fingerprint::add(const Annotations& annotations) {
 
 std::uint64_t Fingerprint::value() const { return XXH3_64bits_digest(state_.get()); }
 
+Location location_of(const Reader& reader, std::uint64_t index) {
+  Location location;
+  if (!reader.locate(index, location))
+    throw DataError("the path is too long", "move the set to a shorter path");
+  return location;
+}
+
 }  // namespace millrace::pipeline
 
 namespace millrace {

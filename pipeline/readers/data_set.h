@@ -33,7 +33,7 @@ inline std::vector<std::string> split_names(const std::string& split) {
 // Labels in text, and names for classes that have none.
 
 /// Most objects of an image, far above those of any data set that is trained on.
-inline constexpr std::size_t kMostObjects = 65'536;
+inline constexpr std::size_t kMaxObjects = 65'536;
 
 /// Upper bound for labels, whatever a recipe says: class names are kept in memory.
 inline constexpr std::int64_t kMaxClasses = 1 << 24;
@@ -63,6 +63,9 @@ MILLRACE_PRIVATE_API std::vector<std::string> read_class_names(const std::string
 MILLRACE_PRIVATE_API void read_lines(
     const std::string& key, const std::string& path,
     const std::function<void(const std::string&, std::uint64_t)>& visit);
+
+/// Returns what reader.locate() finds. Throws DataError if the path is too long to be opened.
+Location location_of(const Reader& reader, std::uint64_t index);
 
 }  // namespace millrace::pipeline
 

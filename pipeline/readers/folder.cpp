@@ -244,10 +244,7 @@ class FolderReader final : public Reader {
         return {{bytes, size}, static_cast<std::int64_t>(label)};
     }
     // Read unusual files in pieces, or report what is wrong.
-    Location location;
-    if (!locate(index, location))
-      throw DataError("the path is too long", "move the set to a shorter path");
-    return base::read_located(location, scratch);
+    return base::read_located(location_of(*this, index), scratch);
   }
   std::int64_t label(std::uint64_t index) const override {
     return static_cast<std::int64_t>(files_.label(index));

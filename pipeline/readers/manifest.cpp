@@ -142,10 +142,7 @@ class ManifestReader final : public Reader {
   }
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    Location location;
-    if (!locate(index, location))
-      throw DataError("the path is too long", "move the set to a shorter path");
-    return base::read_located(location, scratch);
+    return base::read_located(location_of(*this, index), scratch);
   }
   std::string name(std::uint64_t index) const override {
     const Image& image = images_[index];

@@ -27,6 +27,7 @@
 #include "base/text.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
+#include "pipeline/readers/data_set.h"
 
 namespace millrace::pipeline {
 
@@ -214,10 +215,7 @@ class ColdReader final : public Reader {
   }
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    Location location;
-    if (!inner_->locate(index, location))
-      throw DataError("the path is too long", "move the set to a shorter path");
-    return read_cold(location, scratch);
+    return read_cold(location_of(*inner_, index), scratch);
   }
   std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
     Location location;

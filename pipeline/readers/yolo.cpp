@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Largest label file: outlines of the most objects fit.
-constexpr std::uint64_t kMostLabelBytes = 64 << 20;
+constexpr std::uint64_t kMaxLabelFileBytes = 64 << 20;
 
 YoloFolders require_folders(const DataOptions& options) {
   base::require_folder(options.path, "boxes");
@@ -41,10 +41,7 @@ class YoloReader final : public Reader {
   explicit YoloReader(const DataOptions& options) : YoloReader(options, require_folders(options)) {}
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    Location location;
-    if (!locate(index, location))
-      throw DataError("the path is too long", "move the set to a shorter path");
-    return base::read_located(location, scratch);
+    return base::read_located(location_of(*this, index), scratch);
   }
   std::string name(std::uint64_t index) const override {
     return base::printable(files_.path(index));
@@ -115,7 +112,7 @@ class YoloReader final : public Reader {
   /// Returns a file's text, which lies in `scratch`.
   static std::string_view text_of(const std::string& file, Buffer& scratch) {
     const base::OpenFile open = base::open_regular(file);
-    if (open.size > kMostLabelBytes)
+    if (open.size > kMaxLabelFileBytes)
       throw DataError(
           fmt::format("{}: {} bytes, too long for a label file", base::printable(file), open.size),
           "a line is CLASS X Y WIDTH HEIGHT");
