@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostPixelsPerSide = 1 << 20;
+constexpr std::int64_t kMaxPixelsPerSide = 1 << 20;
 constexpr const char* kWantedFile = "give a file in COCO's format, as instances_train2017.json";
 constexpr const char* kRepair = "repair or remove the entry";
 constexpr const char* kMendOutline = "repair it, or leave data.instance_masks out";
@@ -99,7 +99,7 @@ struct Lists {
 
   void add_image(const Entry& entry) {
     const std::int64_t width = entry.whole("width"), height = entry.whole("height");
-    if (std::min(width, height) < 1 || std::max(width, height) > kMostPixelsPerSide)
+    if (std::min(width, height) < 1 || std::max(width, height) > kMaxPixelsPerSide)
       entry.reject(fmt::format("an image of {}x{} pixels", width, height));
     image_ids.push_back(entry.whole("id"));
     files.push_back(entry.text("file_name"));
@@ -177,7 +177,7 @@ Lists read_lists(const std::string& file, std::string_view text, bool outlines) 
     }
     // Fail before a long one is in memory as a tree.
     if (outlines && in_outline && event != Event::array_end && event != Event::object_end &&
-        ++numbers > kMostOutlineNumbers)
+        ++numbers > kMaxOutlineNumbers)
       Entry(file, list, seen[list], json).reject("segmentation is too long", kMendOutline);
     if (event == Event::key) return true;
     if (depth != 2 || !seen.contains(list)) return depth < 2 || seen.contains(list);
@@ -279,10 +279,10 @@ CocoSet parse_coco(const std::string& file, std::string_view text, bool outlines
             object.first_number == kNone ? KeyPoint{} : KeyPoint{point[0], point[1], point[2]});
       }
     }
-    if (all.boxes.size() - before > kMostObjects)
+    if (all.boxes.size() - before > kMaxObjects)
       throw DataError(
           fmt::format("{}: image '{}' has {} objects, more than {}", file,
-                      base::printable(lists.files[image]), all.boxes.size() - before, kMostObjects),
+                      base::printable(lists.files[image]), all.boxes.size() - before, kMaxObjects),
           "remove it, or cut it into parts");
     all.ends.push_back(all.boxes.size());
   }

@@ -20,7 +20,7 @@ struct CocoSet {
 /// Parses {"images": [...], "annotations": [...], "categories": [...]}; ignores other keys, and
 /// annotations with "iscrowd": 1. Boxes are clipped to their images. Throws DataError with `file`
 /// and the entry, as annotations[7], for damaged JSON, missing or mistyped values, unknown ids, and
-/// an image with more than kMostObjects objects. With `outlines`, every object needs one.
+/// an image with more than kMaxObjects objects. With `outlines`, every object needs one.
 CocoSet parse_coco(const std::string& file, std::string_view text, bool outlines = false);
 
 }  // namespace millrace::pipeline

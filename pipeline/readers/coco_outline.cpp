@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostPixels = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxRunPixels = std::numeric_limits<std::int32_t>::max();
 
 [[noreturn]] void reject(const std::string& why) { throw DataError("segmentation " + why); }
 
@@ -49,7 +49,7 @@ std::vector<std::int64_t> unpacked(const std::string& text) {
     } while ((digit & 32) != 0);
     if ((digit & 16) != 0) run -= std::int64_t{1} << shift;
     if (runs.size() > 2) run += runs[runs.size() - 2];
-    if (runs.size() == kMostOutlineNumbers) reject("is too long");
+    if (runs.size() == kMaxOutlineNumbers) reject("is too long");
     runs.push_back(run);
   }
   return runs;
@@ -64,7 +64,7 @@ void read_runs(const Json& json, CocoOutline& outline) {
       json["size"].size() != 2)
     reject("is neither a list of polygons nor counts with a size");
   const std::int64_t height = whole(json["size"][0]), width = whole(json["size"][1]);
-  if (height < 1 || width < 1 || height > kMostPixels || width > kMostPixels / height)
+  if (height < 1 || width < 1 || height > kMaxRunPixels || width > kMaxRunPixels / height)
     reject(fmt::format("is for an image of {}x{} pixels", width, height));
   const Json& counts = json["counts"];
   std::vector<std::int64_t> runs;

@@ -13,7 +13,7 @@ namespace millrace::pipeline {
 
 /// Most numbers and lists in the outline of an object, far above those of any data set that is
 /// trained on. The parser of the file counts them; parse_outline() counts runs packed as text.
-inline constexpr std::size_t kMostOutlineNumbers = 1 << 18;
+inline constexpr std::size_t kMaxOutlineNumbers = 1 << 18;
 
 /// One object's outline, and the size of the image that its runs are for.
 struct CocoOutline {

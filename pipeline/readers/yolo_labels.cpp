@@ -117,8 +117,8 @@ std::uint64_t parse_yolo(const std::string& file, std::string_view text, std::in
       ++empty_boxes;
       continue;
     }
-    if (to.boxes.size() - before == kMostObjects)
-      line.reject(fmt::format("more than {} objects", kMostObjects),
+    if (to.boxes.size() - before == kMaxObjects)
+      line.reject(fmt::format("more than {} objects", kMaxObjects),
                   "remove the image, or cut it into parts");
     to.boxes.push_back(box);
     to.classes.push_back(label);

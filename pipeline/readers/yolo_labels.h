@@ -13,7 +13,7 @@ namespace millrace::pipeline {
 /// is CLASS X Y WIDTH HEIGHT, a box by its centre, or CLASS X1 Y1 X2 Y2 X3 Y3 and so on, an outline
 /// of which the bounding box is taken. Boxes are clipped to the image; returns how many are left
 /// out, as they have no area then. Throws DataError with FILE:LINE for any other line, a class that
-/// is not below `classes`, and more than kMostObjects objects.
+/// is not below `classes`, and more than kMaxObjects objects.
 std::uint64_t parse_yolo(const std::string& file, std::string_view text, std::int64_t classes,
                          Annotations& to);
 

@@ -198,19 +198,19 @@ TEST(CocoOutlines, ALongOneIsNotReadToItsEnd) {
   for (const auto& [first, more] : {std::pair("[[0", ",0"), std::pair("[[]", ",[]"),
                                     std::pair(R"({"size": [4, 6], "counts": [0)", ",0")}) {
     expect_data_error({"a.json: annotations[0]: segmentation is too long"}, [&] {
-      parse_coco("a.json", text_with(first, more, kMostOutlineNumbers), true);
+      parse_coco("a.json", text_with(first, more, kMaxOutlineNumbers), true);
     });
     expect_data_error({"damaged JSON"}, [&] {
-      parse_coco("a.json", text_with(first, more, kMostOutlineNumbers), false);
+      parse_coco("a.json", text_with(first, more, kMaxOutlineNumbers), false);
     });
     expect_data_error({"damaged JSON"}, [&] {
-      parse_coco("a.json", text_with(first, more, kMostOutlineNumbers - 8), true);
+      parse_coco("a.json", text_with(first, more, kMaxOutlineNumbers - 8), true);
     });
   }
   // Long lists elsewhere are none of its business.
   Json json = small();
   for (Json& one : json["annotations"]) one["segmentation"] = {{1, 2, 30, 2, 30, 40}};
-  json["zones"] = Json::array({std::vector<int>(kMostOutlineNumbers + 9)});
+  json["zones"] = Json::array({std::vector<int>(kMaxOutlineNumbers + 9)});
   EXPECT_EQ(parse_coco("a.json", json.dump(), true).annotations.boxes.size(), 3u);
 }
 
@@ -264,7 +264,7 @@ TEST(Coco, BadFilesAndEntries) {
   with("/categories/1/id", 17, {"categories[1]: category 17 comes twice"});
 
   Json crowded = small();
-  for (std::size_t i = 0; i <= kMostObjects; ++i)
+  for (std::size_t i = 0; i <= kMaxObjects; ++i)
     crowded["annotations"].push_back(
         {{"id", i}, {"image_id", 4}, {"category_id", 3}, {"bbox", {1, 1, 2, 2}}});
   refused(crowded.dump(), {"image 'a.jpg' has 65539 objects, more than 65536"});

@@ -65,10 +65,10 @@ TEST(YoloLabels, BadLines) {
   refused(std::string(100'000, 'x'), {"class 'xxx"});
 
   std::string crowded;
-  for (std::size_t i = 0; i < kMostObjects; ++i) crowded += "1 0.5 0.5 0.1 0.1\n";
+  for (std::size_t i = 0; i < kMaxObjects; ++i) crowded += "1 0.5 0.5 0.1 0.1\n";
   Annotations all;
   parse_yolo("a.txt", crowded, 3, all);
-  EXPECT_EQ(all.boxes.size(), kMostObjects);
+  EXPECT_EQ(all.boxes.size(), kMaxObjects);
   refused(crowded + "1 0.5 0.5 0.1 0.1\n", {"a.txt:65537: more than 65536 objects"});
 }
 

@@ -70,13 +70,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const pipeline::CocoSet set = pipeline::parse_coco("x", fuzz::text_of(data, size), true);
     const Annotations& all = set.annotations;
     fuzz::require(all.outlines.ends.size() == all.boxes.size(), "each object has an outline");
-    constexpr std::uint64_t kMostPixels = 4096;
-    fuzz::Bytes pixels(kMostPixels);
+    constexpr std::uint64_t kPixelLimit = 4096;
+    fuzz::Bytes pixels(kPixelLimit);
     for (std::uint64_t image = 0; image < all.ends.size(); ++image) {
       const Size sides = all.sizes[image];
       const auto area =
           static_cast<std::uint64_t>(sides.width) * static_cast<std::uint64_t>(sides.height);
-      for (std::size_t i = all.begin(image); i < all.ends[image] && area <= kMostPixels; ++i) {
+      for (std::size_t i = all.begin(image); i < all.ends[image] && area <= kPixelLimit; ++i) {
         const Rect inside = pipeline::fill_outline(all.outlines, i, sides, pixels.data());
         for (std::uint64_t at = 0; at < area; ++at) fuzz::require(pixels[at] <= 1, "0 or 1");
         pipeline::clear_pixels(inside, sides, pixels.data());

@@ -18,7 +18,7 @@ using pipeline::ScanEnd;
 using pipeline::ScanLayout;
 
 constexpr std::size_t kTables = 2;  ///< for DC, and as many for AC
-constexpr std::uint32_t kMostMcus = 2000;
+constexpr std::uint32_t kMaxMcus = 2000;
 constexpr std::size_t kLong = 20'000;  ///< bytes of data, more than the decoder reads at a time
 
 /// A scan as an input describes it. Bytes that are missing are 0.
@@ -116,7 +116,7 @@ Outcome decode(EntropyDecoder& decoder, const Scan& scan, bool stores) {
       if (!decoder.decode(stores ? pointers.data() : nullptr)) break;
       if (stores)
         outcome.coefficients.insert(outcome.coefficients.end(), levels, levels + per_mcu * 64);
-    } while (++outcome.mcus < kMostMcus && !decoder.is_done());
+    } while (++outcome.mcus < kMaxMcus && !decoder.is_done());
   }
   outcome.end = decoder.end();
   if (outcome.end != ScanEnd::none || !decoder.is_done()) return outcome;

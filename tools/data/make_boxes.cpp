@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 using Colour = std::array<double, 3>;
 
 constexpr Size kScene{320, 240};
-constexpr std::uint32_t kMostShapes = 6;
+constexpr std::uint32_t kMaxShapes = 6;
 constexpr int kQuality = 92;
 
 /// A shape that touches all four edges of its box.
@@ -53,7 +53,7 @@ int drawn_side(Draw& draw) { return 24 + static_cast<int>(draw.integer(73)); }
 
 std::vector<Shape> drawn_shapes(Draw& draw) {
   std::vector<Shape> shapes;
-  for (std::uint32_t left = 1 + draw.integer(kMostShapes); left > 0; --left) {
+  for (std::uint32_t left = 1 + draw.integer(kMaxShapes); left > 0; --left) {
     Shape shape{static_cast<int>(draw.integer(kShapeNames.size())),
                 0,
                 0,
