@@ -164,7 +164,7 @@ struct Failed {
   std::string name, reason;
 };
 
-/// What a batch has memory for.
+/// Sizes of the parts of a batch's memory.
 struct BatchShape {
   std::size_t samples = 0;
   std::size_t sample_bytes = 0;
