@@ -42,6 +42,7 @@ extern const Augmentation kHue;
 extern const Augmentation kInvert;
 extern const Augmentation kJpegCompression;
 extern const Augmentation kMixup;
+extern const Augmentation kMosaic;
 extern const Augmentation kPad;
 extern const Augmentation kPosterize;
 extern const Augmentation kRandAugment;

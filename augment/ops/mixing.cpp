@@ -46,6 +46,14 @@ struct Mixup {
     });
     mix_labels(pair, part);
   }
+  void parts(const millrace_sample& sample, Parts& parts, Call& call) const {
+    const double part = beta_deviate(alpha, alpha, call);
+    const Rect whole{0, 0, sample.size.width, sample.size.height};
+    for (int to = 0; to < 2; ++to) {
+      parts.add({to, to, whole, 0, 0, part});
+      parts.add({to, 1 - to, whole, 0, 0, 1 - part});
+    }
+  }
 
   double alpha;
 };

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "augment/plan/assemble.h"
 #include "augment/plan/mask_warp.h"
 #include "augment/plan/runner.h"
 #include "base/clock.h"
@@ -95,7 +96,7 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
     at_full_size = at_full_size && !has_fixed_output(*op.unit, context.call);
     ops_.push_back(std::move(op));
   }
-  if (!mixers_.empty() && classes_ < 1)
+  if (!mixers_.empty() && classes_ != kUnmixedLabels && classes_ < 1)
     throw UsageError(
         fmt::format("{} mixes labels, and the number of classes is unknown", mixers_.front().name),
         "set model.classes");
@@ -144,9 +145,16 @@ void Plan::move_mask(const Trail& trail, PixelSource& mask, std::uint8_t fill, s
 }
 
 std::string Plan::untracked_op() const {
-  if (!mixers_.empty()) return mixers_.front().name;
   for (const Op& op : ops_)
     if (makes_new_images(*op.unit)) return op.name;
+  for (const Op& op : mixers_)
+    if (plugins::parts_of(*op.unit->table().batch) == nullptr) return op.name;
+  return {};
+}
+
+std::string Plan::blending_op() const {
+  for (const Op& op : mixers_)
+    if (plugins::changes_samples(*op.unit->table().batch)) return op.name;
   return {};
 }
 
@@ -179,52 +187,100 @@ void Plan::mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch) 
 void Plan::mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch, Trace* trace,
                std::size_t traced) const {
   auto& memory = static_cast<PlanScratch&>(scratch);
-  const std::size_t bytes = spec_.bytes();
-  const auto classes = static_cast<std::size_t>(classes_);
-  const auto is_missing = [&](std::size_t place) {
-    return std::binary_search(batch.missing.begin(), batch.missing.end(),
-                              static_cast<std::int64_t>(place));
-  };
   for (const Op& op : mixers_) {
     const std::int32_t declared = plugins::group_of(op.unit->table());
     const bool whole = declared == MILLRACE_WHOLE_BATCH;
     const std::size_t size =
         whole ? std::max<std::size_t>(batch.count, 2) : static_cast<std::size_t>(declared);
+    memory.parts.clear();
     for (std::size_t first = 0; first + size <= batch.count; first += size) {
-      memory.group.clear();
-      memory.group_labels.clear();
-      for (std::size_t place = first; place < first + size; ++place) {
-        if (is_missing(place)) continue;
-        memory.group.push_back(batch.samples + place * bytes);
-        memory.group_labels.push_back(batch.labels + place * classes);
-      }
+      list_group(batch, first, size, memory);
       if (memory.group.size() < (whole ? 2 : size)) continue;
       const bool is_traced = trace != nullptr && traced >= first && traced < first + size;
-      mix_group(op, {key.seed, key.epoch, key.sample + first}, memory, is_traced ? trace : nullptr);
+      mix_group(op, {key.seed, key.epoch, key.sample + first}, batch.observer != nullptr, memory,
+                is_traced ? trace : nullptr);
     }
+    if (batch.observer != nullptr) batch.observer->mixed(memory.parts);
   }
 }
 
-void Plan::mix_group(const Op& op, const SampleKey& key, PlanScratch& scratch, Trace* trace) const {
+void Plan::list_group(const Neighbours& batch, std::size_t first, std::size_t count,
+                      PlanScratch& scratch) const {
+  const std::size_t bytes = spec_.bytes();
+  const auto classes = static_cast<std::size_t>(soft_classes());
+  const auto area = static_cast<std::size_t>(spec_.size.width) *
+                    static_cast<std::size_t>(spec_.size.height);
+  scratch.group_places.clear();
+  scratch.group.clear();
+  scratch.group_labels.clear();
+  scratch.group_masks.clear();
+  for (std::size_t place = first; place < first + count; ++place) {
+    if (std::binary_search(batch.missing.begin(), batch.missing.end(),
+                           static_cast<std::int64_t>(place)))
+      continue;
+    scratch.group_places.push_back(static_cast<std::int32_t>(place));
+    scratch.group.push_back(batch.samples + place * bytes);
+    scratch.group_labels.push_back(batch.labels + place * classes);
+    if (batch.masks != nullptr) scratch.group_masks.push_back(batch.masks + place * area);
+  }
+}
+
+millrace_sample Plan::form() const {
+  return {sizeof(millrace_sample),
+          spec_.size,
+          spec_.channels,
+          static_cast<std::int32_t>(spec_.dtype),
+          static_cast<std::int32_t>(spec_.layout),
+          soft_classes()};
+}
+
+std::span<millrace_part> Plan::add_parts(const Op& op, const SampleKey& key,
+                                         PlanScratch& scratch) const {
+  const std::size_t begin = scratch.parts.size(), samples = scratch.group.size();
+  scratch.parts.resize(begin + MILLRACE_MOST_PARTS * samples);
+  scratch.context.call.rng = base::stream(key, op.id);
+  const std::size_t count =
+      plugins::write_parts(*op.unit, form(), samples, std::span(scratch.parts).subspan(begin),
+                           scratch.context.call);
+  scratch.parts.resize(begin + count);
+  return std::span(scratch.parts).subspan(begin);
+}
+
+void Plan::mix_group(const Op& op, const SampleKey& key, bool tells_parts, PlanScratch& scratch,
+                     Trace* trace) const {
+  const millrace_unit& unit = op.unit->table();
   millrace_call& call = scratch.context.call;
-  const millrace_sample sample{sizeof sample,
-                               spec_.size,
-                               spec_.channels,
-                               static_cast<std::int32_t>(spec_.dtype),
-                               static_cast<std::int32_t>(spec_.layout),
-                               classes_};
   const std::size_t count = scratch.group.size();
-  call.rng = base::stream(key, op.id);
-  const DrawListener listener(trace, op.name, call);
+  std::span<millrace_part> parts;
   const std::int64_t begin = trace == nullptr ? 0 : base::Clock::steady_ns();
-  plugins::checked_call(op.unit->table(), call, [&] {
-    return plugins::mix_group(*op.unit, sample, scratch.group.data(), scratch.group_labels.data(),
-                              count, call);
-  });
+  if (plugins::changes_samples(*unit.batch)) {
+    call.rng = base::stream(key, op.id);
+    {
+      const DrawListener listener(trace, op.name, call);
+      const millrace_sample sample = form();
+      plugins::checked_call(unit, call, [&] {
+        return plugins::mix_group(*op.unit, sample, scratch.group.data(),
+                                  scratch.group_labels.data(), count, call);
+      });
+    }
+    if (tells_parts) parts = add_parts(op, key, scratch);
+  } else {
+    const DrawListener listener(trace, op.name, call);
+    parts = add_parts(op, key, scratch);
+    assemble(parts, spec_, scratch.group, scratch.pixels[0]);
+    assemble_labels(parts, spec_.size, static_cast<std::size_t>(soft_classes()),
+                    scratch.group_labels, scratch.pixels[1]);
+    assemble(parts, {spec_.size, 1, DType::u8, Layout::hwc}, scratch.group_masks,
+             scratch.pixels[0]);
+  }
+  for (millrace_part& part : parts) {
+    part.to = scratch.group_places[static_cast<std::size_t>(part.to)];
+    part.from = scratch.group_places[static_cast<std::size_t>(part.from)];
+  }
   if (trace == nullptr) return;
   // All samples of the group share the time.
   const std::int64_t share = (base::Clock::steady_ns() - begin) / static_cast<std::int64_t>(count);
-  const bool whole = plugins::group_of(op.unit->table()) == MILLRACE_WHOLE_BATCH;
+  const bool whole = plugins::group_of(unit) == MILLRACE_WHOLE_BATCH;
   trace->steps.push_back({"mix",
                           {op.name},
                           whole        ? "with the whole batch"

@@ -70,8 +70,8 @@ struct MILLRACE_PRIVATE_API SizeMismatch : UsageError {
 
 class MILLRACE_PRIVATE_API Plan final : public Transform {
  public:
-  /// Compiles the chain. `classes` is the number of labels, for ops that mix them. Throws
-  /// UsageError if the chain cannot be applied to the source.
+  /// Compiles the chain. `classes` is that of compile_plan(). Throws UsageError if the chain cannot
+  /// be applied to the source.
   Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputOptions& output,
        const PlanOptions& options, int classes = 0);
 
@@ -85,12 +85,13 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
   void move_mask(const Trail& trail, PixelSource& mask, std::uint8_t fill, std::uint8_t* out,
                  Scratch& scratch) const override;
   std::string untracked_op() const override;
+  std::string blending_op() const override;
   /// Runs the chain and records each step in `trace`, and each warp in `trail`, unless they are
   /// null.
   void run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
            Trace* trace, Trail* trail = nullptr) const;
 
-  int soft_classes() const override { return mixers_.empty() ? 0 : classes_; }
+  int soft_classes() const override { return mixers_.empty() ? 0 : std::max(classes_, 0); }
   int group() const override { return group_; }
   void mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch) const override;
   /// Mixes the samples, and records in `trace` what each op does to the group of sample `traced`.
@@ -109,8 +110,15 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
   std::vector<Op> ops_;
   /// Makes group_ a multiple of `group`, that of `op`.
   void add_group(std::int32_t group, const std::string& op);
-  /// Mixes one group of `op`, whose samples and labels the scratch memory lists.
-  void mix_group(const Op& op, const SampleKey& key, PlanScratch& scratch, Trace* trace) const;
+  /// Lists the samples [first, first + count) that are there in the scratch memory, as a group.
+  void list_group(const Neighbours& batch, std::size_t first, std::size_t count,
+                  PlanScratch& scratch) const;
+  /// Mixes the group that the scratch memory lists, and appends its parts there if `tells_parts`.
+  void mix_group(const Op& op, const SampleKey& key, bool tells_parts, PlanScratch& scratch,
+                 Trace* trace) const;
+  /// Appends the parts of a group to those in the scratch memory, and returns the new ones.
+  std::span<millrace_part> add_parts(const Op& op, const SampleKey& key, PlanScratch& scratch) const;
+  millrace_sample form() const;
 
   std::vector<Op> mixers_;  ///< ops on batches, behind all others
   int group_ = 1;           ///< least common multiple of the mixers' groups

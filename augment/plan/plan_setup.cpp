@@ -54,7 +54,9 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
   options.region = recipe.text("decode.region") == "on";
   options.dct = recipe.text("decode.scale") == "dct";
   const auto named = static_cast<int>(recipe.integer("model.classes"));
-  const int classes = named > 0 ? named : static_cast<int>(info.classes.size());
+  const int classes = reader.annotations() != nullptr || info.masks ? kUnmixedLabels
+                      : named > 0                                   ? named
+                                           : static_cast<int>(info.classes.size());
   if (!info.encoded)
     return std::make_shared<Plan>(chain, Source{info.size, info.channels}, output, options,
                                   classes);

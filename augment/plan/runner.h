@@ -20,8 +20,12 @@ struct PlanScratch final : Transform::Scratch {
   ResampleScratch resample;
   LevelTable tables[3];
   LevelTable fresh[3];
-  std::vector<void*> group;          ///< samples of the group that is mixed
-  std::vector<float*> group_labels;  ///< and their labels
+  // Of the group that is mixed:
+  std::vector<std::int32_t> group_places;  ///< positions of its samples among the neighbours
+  std::vector<void*> group;                ///< its samples
+  std::vector<float*> group_labels;        ///< their labels
+  std::vector<void*> group_masks;          ///< and their masks, if there are any
+  std::vector<millrace_part> parts;        ///< of an op, for all groups
   plugins::CallContext context;
 
   void trim(std::size_t most) override;

@@ -114,6 +114,28 @@ struct Group {
   std::size_t count;
 };
 
+/// A rectangle of one sample of a group that shows another one, moved.
+using Part = millrace_part;
+
+/// Collects the parts of a group's samples, those of the first sample first.
+class Parts {
+ public:
+  Parts(Part* parts, std::size_t samples) : parts_(parts), samples_(samples) {}
+  /// Returns the number of samples in the group.
+  std::size_t samples() const { return samples_; }
+  /// Appends a part. Throws BadUse beyond MILLRACE_MOST_PARTS for each sample of the group.
+  void add(const Part& part) {
+    if (count_ == MILLRACE_MOST_PARTS * samples_) throw BadUse("more parts than a group may have");
+    parts_[count_++] = part;
+  }
+  std::size_t count() const { return count_; }
+
+ private:
+  Part* parts_;
+  std::size_t samples_;
+  std::size_t count_ = 0;
+};
+
 /// Other pixels that a pixel's result may depend on.
 struct Reach {
   std::int32_t kind = MILLRACE_POINTWISE;

@@ -1,4 +1,4 @@
-/* millrace plugin interface (C ABI), version 1.1.
+/* millrace plugin interface (C ABI), version 1.2.
  *
  * A plugin is a shared object that exports one constant, `millrace_plugin`: a table of units. A
  * unit is an augmentation, a decoder or a reader, described by data. The host reads and checks
@@ -36,7 +36,7 @@ extern "C" {
 
 #define MILLRACE_MAGIC 0x454341524C4C494DULL /* "MILLRACE", little endian */
 #define MILLRACE_ABI_MAJOR 1
-#define MILLRACE_ABI_MINOR 1
+#define MILLRACE_ABI_MINOR 2
 
 typedef int32_t millrace_status;
 enum {
@@ -260,6 +260,17 @@ typedef struct millrace_sample {
   int32_t classes;
 } millrace_sample;
 
+/* Since 1.2. A rectangle of sample `to` of a group that shows sample `from` of the same group, as it
+ * was before: pixel (x, y) of the window shows pixel (x - dx, y - dy). Both lie in their samples. */
+typedef struct millrace_part {
+  int32_t to MILLRACE_ZERO, from MILLRACE_ZERO; /* positions in the group */
+  millrace_rect window;
+  int32_t dx MILLRACE_ZERO, dy MILLRACE_ZERO; /* pixels */
+  double weight MILLRACE_ZERO;                /* share of what the window shows, 0 to 1 */
+} millrace_part;
+
+#define MILLRACE_MOST_PARTS 16 /* of one sample */
+
 #define MILLRACE_WHOLE_BATCH (-1) /* millrace_batch.group: all samples of a batch together */
 #define MILLRACE_LARGEST_GROUP 256
 
@@ -270,7 +281,7 @@ typedef struct millrace_sample {
 typedef struct millrace_batch {
   size_t struct_size;
   /* Changes two samples and their labels (`classes` probabilities each) in place. Null if `mix` is
-   * set. */
+   * set, or `parts` alone. */
   millrace_status (*pair)(const void* self, const millrace_sample* sample, void* first,
                           void* second, float* first_labels, float* second_labels,
                           millrace_call* call);
@@ -282,6 +293,14 @@ typedef struct millrace_batch {
    * at least 2. */
   millrace_status (*mix)(const void* self, const millrace_sample* sample, void* const* samples,
                          float* const* labels, size_t count, millrace_call* call) MILLRACE_ZERO;
+  /* Since 1.2: writes the parts that the samples of a group of `samples` consist of, those of the
+   * first sample first, and their number. A sample without parts stays as it is; those of another
+   * cover it. Beside `pair` or `mix` they say what that call has done, drawing the same random
+   * numbers, and boxes and objects' masks follow. Instead of them, with weights of 1, the host moves
+   * the pixels, mixes labels by area, and takes boxes and all masks along. Null: not known, and data
+   * sets with boxes or masks are refused. */
+  millrace_status (*parts)(const void* self, const millrace_sample* sample, size_t samples,
+                           millrace_part* parts, size_t* count, millrace_call* call) MILLRACE_ZERO;
 } millrace_batch;
 
 /* Contents of an image's header, read before anything is allocated. */

@@ -8,6 +8,8 @@
 //   void choose(Chosen& chosen, Call&) const                   choice: draws children for a sample
 //   void pair(const Pair& pair, Call&) const                   batch: changes two neighbours
 //   void mix(const Group& group, Call&) const                  batch: changes kGroup neighbours
+//   void parts(const millrace_sample&, Parts&, Call&) const    batch: says which parts of each
+//                                                              other kGroup neighbours show
 //   sniff, header, decode                                      decoder (see Decoder below)
 //   dataset, borrow, name                                      reader (see Reader below)
 //
@@ -18,8 +20,8 @@
 //   static constexpr Parameter kParams[]                       parameters, if any
 //   explicit T(const Values&)  or  T(const Values&, Children&) made once, shared by all threads
 //   Size output(Size input) const                              output size (geometric, filter)
-//   static constexpr int kGroup                                samples per call of mix(), or
-//                                                              MILLRACE_WHOLE_BATCH
+//   static constexpr int kGroup                                samples per call of mix() or parts(),
+//                                                              or MILLRACE_WHOLE_BATCH
 //   static constexpr Reach kReach                              reach, if not pointwise (pixel)
 //   std::size_t scratch(Size, int channels) const              bytes behind call.scratch()
 //

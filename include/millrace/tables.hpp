@@ -95,6 +95,10 @@ concept Mixes = requires(const T& t, const Group& group, Call& c) {
   t.mix(group, c);
 };
 template <class T>
+concept HasParts = requires(const T& t, const millrace_sample& sample, Parts& parts, Call& c) {
+  t.parts(sample, parts, c);
+};
+template <class T>
 concept Decodes = requires {
   &T::sniff;
 };
@@ -112,7 +116,7 @@ constexpr bool is_random() {
   || requires(const T& t, Image i, Call& c) { t.apply(i, c); }
   || requires(const T& t, Levels l, Call& c) { t.levels(l, c); }
   || requires(const T& t, ConstImage f, Image i, Call& c) { t.apply(f, i, c); }
-  || Chooses<T> || Pairs<T> || Mixes<T>;
+  || Chooses<T> || Pairs<T> || Mixes<T> || HasParts<T>;
 }
 
 template <class T>
@@ -240,11 +244,28 @@ millrace_status mix(const void* self, const millrace_sample* sample, void* const
     at<T>(self).mix({*sample, samples, labels, count}, call);
   });
 }
+template <class T>
+millrace_status parts(const void* self, const millrace_sample* sample, std::size_t samples,
+                      millrace_part* parts, std::size_t* count, millrace_call* raw) {
+  return guarded(raw->error, raw->error_size, [&] {
+    Call call(raw);
+    Parts all(parts, samples);
+    at<T>(self).parts(*sample, all, call);
+    *count = all.count();
+  });
+}
+template <class T>
+constexpr auto parts_or_null() {
+  if constexpr (HasParts<T>)
+    return &parts<T>;
+  else
+    return static_cast<decltype(millrace_batch::parts)>(nullptr);
+}
 /// Returns the class's kGroup. A class without one does not compile.
 template <class T>
 constexpr std::int32_t group_of() {
   static_assert(
-      requires { T::kGroup; }, "a class with mix() has a kGroup: samples per call of mix()");
+      requires { T::kGroup; }, "a class with mix() or parts() has a kGroup: samples per call");
   static_assert(
       T::kGroup == MILLRACE_WHOLE_BATCH || (T::kGroup >= 2 && T::kGroup <= MILLRACE_LARGEST_GROUP),
       "kGroup is 2 to MILLRACE_LARGEST_GROUP, or MILLRACE_WHOLE_BATCH");
@@ -384,9 +405,11 @@ struct Tables {
   }
   static constexpr millrace_batch batch() {
     if constexpr (Pairs<T>)
-      return {sizeof(millrace_batch), &pair<T>, 2, nullptr};
+      return {sizeof(millrace_batch), &pair<T>, 2, nullptr, parts_or_null<T>()};
     else if constexpr (Mixes<T>)
-      return {sizeof(millrace_batch), nullptr, group_of<T>(), &detail::mix<T>};
+      return {sizeof(millrace_batch), nullptr, group_of<T>(), &detail::mix<T>, parts_or_null<T>()};
+    else if constexpr (HasParts<T>)
+      return {sizeof(millrace_batch), nullptr, group_of<T>(), nullptr, &parts<T>};
     else
       return {};
   }
@@ -416,7 +439,7 @@ struct Tables {
 template <class T>
 constexpr millrace_unit make_unit() {
   static_assert(Geometric<T> || AppliesInPlace<T> || SetsLevels<T> || Filters<T> || Chooses<T> ||
-                    Pairs<T> || Mixes<T> || Decodes<T> || Reads<T>,
+                    Pairs<T> || Mixes<T> || HasParts<T> || Decodes<T> || Reads<T>,
                 "a unit has one of the functions listed at the top of millrace.hpp");
   millrace_unit unit{};
   unit.struct_size = sizeof(millrace_unit);
@@ -441,7 +464,7 @@ constexpr millrace_unit make_unit() {
   if constexpr (Filters<T>) unit.filter = &Tables<T>::kFilter;
   if constexpr (Chooses<T>) unit.choice = &Tables<T>::kChoice;
   static_assert(!(Pairs<T> && Mixes<T>), "a batch unit has pair() or mix(), not both");
-  if constexpr (Pairs<T> || Mixes<T>) unit.batch = &Tables<T>::kBatch;
+  if constexpr (Pairs<T> || Mixes<T> || HasParts<T>) unit.batch = &Tables<T>::kBatch;
   if constexpr (Reads<T>) unit.reader = &Tables<T>::kReader;
   return unit;
 }

@@ -83,13 +83,24 @@ struct Trail {
   bool lost = false;  ///< an op moved pixels as no homography does, or in an unknown way
 };
 
+/// Is told what Transform::mix() does to samples.
+class MixObserver {
+ public:
+  virtual ~MixObserver() = default;
+  /// An op has put samples together of parts, ascending by `to`; both positions are those in
+  /// Neighbours. A sample that has none is unchanged.
+  virtual void mixed(std::span<const millrace_part> parts) = 0;
+};
+
 /// Neighbouring samples of a batch, or of a rank's slice of it, that Transform::mix() changes in
 /// place.
 struct Neighbours {
   std::byte* samples = nullptr;  ///< count x output().bytes() bytes
   float* labels = nullptr;       ///< count x soft_classes() probabilities
   std::size_t count = 0;
-  std::span<const std::int64_t> missing;  ///< positions of samples that failed, ascending
+  std::span<const std::int64_t> missing{};  ///< positions of samples that failed, ascending
+  std::uint8_t* masks = nullptr;            ///< count x output().size class ids; null: none
+  MixObserver* observer = nullptr;          ///< null: nobody asks
 };
 
 /// A compiled chain of augmentations. Immutable: run() and mix() may be called from many threads,
@@ -128,8 +139,11 @@ class Transform {
   /// nothing of the image. Call it only if untracked_op() is "". Throws what `mask` throws.
   virtual void move_mask(const Trail& /*trail*/, PixelSource& /*mask*/, std::uint8_t /*fill*/,
                          std::uint8_t* /*out*/, Scratch& /*scratch*/) const {}
-  /// Returns the name of an op whose trails may be lost, or "" if there is none.
+  /// Returns the name of an op whose trails or parts may be lost, or "" if there is none.
   virtual std::string untracked_op() const { return "the transform"; }
+  /// Returns the name of an op of mix() that masks cannot follow, because it may blend samples, or
+  /// "" if there is none.
+  virtual std::string blending_op() const { return {}; }
 
   /// Returns the number of classes of the label probabilities that mix() changes, or 0 if labels
   /// stay integers.
@@ -138,10 +152,10 @@ class Transform {
   /// divided at multiples of g only. 1 if it mixes none; MILLRACE_WHOLE_BATCH if a batch may not be
   /// divided.
   virtual int group() const { return 1; }
-  /// Mixes the samples and their labels in place, group by group from the first one on. The last
-  /// ones, too few for a group, stay as they are, and so does a group that misses a sample. `key`
-  /// belongs to the first sample, and its member `sample` is that one's position in the epoch. Does
-  /// nothing unless soft_classes() > 0.
+  /// Mixes the samples, their labels and their masks in place, op by op, and group by group from
+  /// the first one on. The last ones, too few for a group, stay as they are, and so does a group
+  /// that misses a sample. `key` belongs to the first sample, and its member `sample` is that one's
+  /// position in the epoch. Does nothing if group() is 1.
   virtual void mix(const SampleKey& /*key*/, const Neighbours& /*batch*/,
                    Scratch& /*scratch*/) const {}
 };

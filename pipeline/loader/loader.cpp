@@ -117,6 +117,10 @@ void check_targets(const LoaderOptions& options, const Reader& reader, const Tra
     throw UsageError(fmt::format("{} moves pixels in a way that the {} of {} cannot follow", op,
                                  annotations != nullptr ? "boxes" : "masks", reader.info().path),
                      fmt::format("leave it out: augment.{}.enabled=false", op));
+  if (const std::string op = transform.blending_op(); !op.empty() && reader.info().masks)
+    throw UsageError(fmt::format("{} blends images, and the class ids in the masks of {} cannot be", op,
+                                 reader.info().path),
+                     fmt::format("leave it out: augment.{}.enabled=false", op));
   if (annotations != nullptr)
     pipeline::check_flip_pairs(options.targets.flip_pairs, annotations->points);
 }

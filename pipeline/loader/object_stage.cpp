@@ -29,7 +29,7 @@ void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& sl
   if (annotations_ == nullptr) return;
   Objects& objects = slot.range_objects[static_cast<std::size_t>(place / slot.grain)];
   drop_open(objects);  // of an attempt that failed
-  worker.tracker.track(*annotations_, options_.targets, index, image, worker.trail,
+  worker.tracker.track(*annotations_, tracking_, index, image, worker.trail,
                        transform_->output().size, objects);
   if (has_instance_masks()) move_instance_masks(index, image, worker, objects, stop);
 }
@@ -63,22 +63,23 @@ void Stages::move_instance_masks(std::uint64_t index, Size image, Worker& worker
   }
 }
 
-/// Puts the objects of all ranges into the batch, without those of failed samples.
-void Stages::join_objects(Slot& slot) const {
-  slot.objects.points = annotations_->points;
-  slot.objects.mask_bytes = instance_mask_bytes();
-  clear(slot.objects);
+/// Fills `to` with the objects of all ranges, except those of the samples at the positions
+/// `without`.
+void Stages::join_objects(Slot& slot, std::span<const std::int64_t> without, Objects& to) const {
+  to.points = annotations_->points;
+  to.mask_bytes = instance_mask_bytes();
+  clear(to);
   for (std::size_t unit = slot.units.size(); unit < slot.range_objects.size(); ++unit)
     clear(slot.range_objects[unit]);  // it may hold masks of a batch of more ranges
-  auto failed = slot.failed.begin();
+  auto failed = without.begin();
   std::int64_t place = 0;
   for (std::size_t unit = 0; unit < slot.units.size(); ++unit) {
     const Objects& range = slot.range_objects[unit];
     for (std::size_t i = 0; i + 1 < range.offsets.size(); ++i, ++place) {
-      if (failed != slot.failed.end() && *failed == place)
+      if (failed != without.end() && *failed == place)
         ++failed;
       else
-        append_sample(range, i, slot.objects);
+        append_sample(range, i, to);
     }
   }
 }

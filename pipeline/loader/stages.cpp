@@ -12,6 +12,7 @@
 #include "millrace/error.h"
 #include "millrace/limits.h"
 #include "pipeline/targets/object_list.h"
+#include "pipeline/targets/object_mixing.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -219,6 +220,7 @@ Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Trans
       options_(options),
       annotations_(reader_->annotations()),
       has_masks_(reader_->info().masks),
+      tracking_(mixes() ? before_mixing(options.targets) : options.targets),
       sampler_(options, *reader_),
       memory_(options.max_bytes, static_cast<std::size_t>(std::max(1, options.workers))) {}
 
@@ -501,19 +503,31 @@ void Stages::mix(Slot& slot, Worker& worker) const {
                                static_cast<std::int64_t>(place));
   };
   float* rows = slot.probabilities.data();
-  std::fill_n(rows, count * classes, 0.0f);
-  for (std::size_t place = 0; place < count; ++place)
-    if (is_there(place)) rows[place * classes + static_cast<std::size_t>(slot.labels[place])] = 1;
+  if (classes > 0) {
+    std::fill_n(rows, count * classes, 0.0f);
+    for (std::size_t place = 0; place < count; ++place)
+      if (is_there(place)) rows[place * classes + static_cast<std::size_t>(slot.labels[place])] = 1;
+  }
+  const Size size = transform_->output().size;
+  ObjectMixer mixer(size, worker.mixed);
+  if (annotations_ != nullptr) join_objects(slot, {}, worker.mixed[0]);
   transform_->mix({options_.seed, slot.id.epoch, slot.id.first},
-                  {place_of(slot, 0), rows, count, slot.failed}, *worker.transform);
+                  {place_of(slot, 0), rows, count, slot.failed,
+                   has_masks_ ? slot.masks.data() : nullptr,
+                   annotations_ != nullptr ? &mixer : nullptr},
+                  *worker.transform);
+  if (annotations_ != nullptr)
+    hand_out(worker.mixed[0], options_.targets, size, slot.failed, slot.objects);
 }
 
 void Stages::finish(Slot& slot, Worker& worker) const {
   slot.valid = slot.id.count;
   std::sort(slot.failed.begin(), slot.failed.end());
   const auto classes = static_cast<std::size_t>(transform_->soft_classes());
-  if (classes > 0 && slot.error == nullptr) mix(slot, worker);
-  if (annotations_ != nullptr) join_objects(slot);
+  if (mixes() && slot.error == nullptr)
+    mix(slot, worker);
+  else if (annotations_ != nullptr)
+    join_objects(slot, slot.failed, slot.objects);
   if (slot.failed.empty()) return;
   const std::size_t bytes = transform_->output().bytes();
   std::uint8_t* memory = slot.samples;

@@ -72,6 +72,7 @@ struct alignas(64) Worker {
   Trail trail;  ///< of the last sample, if samples are tracked
   ObjectTracker tracker;
   Buffer instance;  ///< mask of an object before it is moved
+  Objects mixed[2];  ///< of a batch, before and after an op mixes it
 
   std::atomic<bool> leased{false};
   StageRecord records[measure::kStageCount];
@@ -96,7 +97,7 @@ class Stages {
   void work(const SampleRange& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop);
   /// Keeps the error of the earliest position, for next() to throw.
   static void note_error(Slot& slot, std::int64_t place, std::exception_ptr error);
-  /// Mixes labels if an op does, joins the ranges' objects, then closes the gaps left by failed
+  /// Mixes samples if an op does, joins the ranges' objects, then closes the gaps left by failed
   /// samples and counts the rest.
   void finish(Slot& slot, Worker& worker) const;
   /// Reports the failed samples, in the batch's order.
@@ -142,13 +143,14 @@ class Stages {
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error);
   void track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker,
              const std::atomic<bool>& stop) const;
-  void join_objects(Slot& slot) const;
+  void join_objects(Slot& slot, std::span<const std::int64_t> without, Objects& to) const;
   void mix(Slot& slot, Worker& worker) const;
   void leave_out(std::int64_t place, Slot& slot);
   /// Returns whether the loader was stopped. Throws Error if the program was interrupted.
   bool stopped(const std::atomic<bool>& stop) const;
   /// Returns whether it is noted where samples' pixels go.
   bool is_tracked() const { return options_.warps || annotations_ != nullptr || has_masks_; }
+  bool mixes() const { return transform_->group() != 1; }
   bool has_instance_masks() const { return annotations_ != nullptr && annotations_->has_outlines; }
   std::size_t output_area() const;
   std::byte* place_of(Slot& slot, std::int64_t place) const;
@@ -161,6 +163,7 @@ class Stages {
   const LoaderOptions& options_;
   const Annotations* const annotations_;  ///< of the reader; null if it has none
   const bool has_masks_;
+  const TargetOptions tracking_;  ///< with which the objects of a sample are written
   const Sampler sampler_;
   MemoryBudget memory_;
   std::atomic<std::uint64_t> failed_{0};

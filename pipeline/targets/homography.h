@@ -14,6 +14,10 @@ struct Point {
   double x, y;
 };
 
+inline bool is_inside(Point at, const Rect& rect) {
+  return at.x >= rect.x0 && at.x < rect.x1 && at.y >= rect.y0 && at.y < rect.y1;
+}
+
 /// Returns the map that applies `b` first, then `a`.
 Homography product(const Homography& a, const Homography& b);
 /// Returns the inverse up to a factor, which positions do not see.

@@ -20,6 +20,9 @@ std::vector<Objects> range_lists(const Annotations& annotations, std::size_t sam
     lists[i].boxes.reserve(4 * count);
     lists[i].classes.reserve(count);
     lists[i].origins.reserve(count);
+    lists[i].samples.reserve(count);
+    lists[i].weights.reserve(count);
+    lists[i].visibilities.reserve(count);
     lists[i].key_points.reserve(3 * annotations.points * count);
   }
   return lists;
@@ -42,8 +45,43 @@ void drop_open(Objects& objects) {
   objects.boxes.resize(4 * count);
   objects.classes.resize(count);
   objects.origins.resize(count);
+  objects.samples.resize(count);
+  objects.weights.resize(count);
+  objects.visibilities.resize(count);
   objects.key_points.resize(3 * objects.points * count);
   objects.masks.resize(objects.mask_bytes * count);
+}
+
+bool is_left(const TrackedBox& box, const TargetOptions& options) {
+  const double area = box.area();
+  return area > 0 && area >= options.min_area && box.visible >= options.min_visibility;
+}
+
+void append_box(const TrackedBox& box, const TargetOptions& options, Size output, Objects& to) {
+  const double x_unit = options.relative ? output.width : 1;
+  const double y_unit = options.relative ? output.height : 1;
+  const auto add = [&](double x, double y) {
+    to.boxes.push_back(static_cast<float>(x / x_unit));
+    to.boxes.push_back(static_cast<float>(y / y_unit));
+  };
+  if (options.format == BoxFormat::cxcywh)
+    add((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2);
+  else
+    add(box.x0, box.y0);
+  if (options.format == BoxFormat::xyxy)
+    add(box.x1, box.y1);
+  else
+    add(box.x1 - box.x0, box.y1 - box.y0);
+}
+
+void append_point(Point at, float visibility, const TargetOptions& options, Size output,
+                  Objects& to) {
+  const bool known = visibility > 0;
+  const double x = at.x / (options.relative ? output.width : 1);
+  const double y = at.y / (options.relative ? output.height : 1);
+  to.key_points.push_back(known ? static_cast<float>(x) : 0);
+  to.key_points.push_back(known ? static_cast<float>(y) : 0);
+  to.key_points.push_back(visibility);
 }
 
 void append_sample(const Objects& from, std::size_t index, Objects& to) {
@@ -55,6 +93,9 @@ void append_sample(const Objects& from, std::size_t index, Objects& to) {
   copy(from.boxes, to.boxes, 4);
   copy(from.classes, to.classes, 1);
   copy(from.origins, to.origins, 1);
+  copy(from.samples, to.samples, 1);
+  copy(from.weights, to.weights, 1);
+  copy(from.visibilities, to.visibilities, 1);
   copy(from.key_points, to.key_points, 3 * to.points);
   copy(from.masks, to.masks, to.mask_bytes);
   end_sample(to);

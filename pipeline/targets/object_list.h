@@ -6,6 +6,7 @@
 
 #include "base/private_api.h"
 #include "millrace/annotations.h"
+#include "pipeline/targets/tracked_box.h"
 
 namespace millrace::pipeline {
 
@@ -21,7 +22,14 @@ MILLRACE_PRIVATE_API void clear(Objects& objects);
 MILLRACE_PRIVATE_API void end_sample(Objects& objects);
 /// Drops the objects that no end_sample() has followed.
 void drop_open(Objects& objects);
+/// Returns whether a box is handed out: fails for NaN too, which maps without an inverse give.
+bool is_left(const TrackedBox& box, const TargetOptions& options);
+/// Appends the four numbers of a box in an output of size `output`.
+void append_box(const TrackedBox& box, const TargetOptions& options, Size output, Objects& to);
+/// Appends a key point, whose position stays 0 if it is not known.
+void append_point(Point at, float visibility, const TargetOptions& options, Size output,
+                  Objects& to);
 /// Appends a sample with the objects of sample `index` of `from`.
-void append_sample(const Objects& from, std::size_t index, Objects& to);
+MILLRACE_PRIVATE_API void append_sample(const Objects& from, std::size_t index, Objects& to);
 
 }  // namespace millrace::pipeline

@@ -6,13 +6,10 @@
 #include <utility>
 
 #include "millrace/error.h"
+#include "pipeline/targets/object_list.h"
 
 namespace millrace::pipeline {
 namespace {
-
-bool is_inside(Point at, const Rect& rect) {
-  return at.x >= rect.x0 && at.x < rect.x1 && at.y >= rect.y0 && at.y < rect.y1;
-}
 
 /// Returns whether a map turns the image over, as flips do.
 bool mirrors(const Homography& m) {
@@ -20,23 +17,6 @@ bool mirrors(const Homography& m) {
                              m[1] * (m[3] * m[8] - m[5] * m[6]) +
                              m[2] * (m[3] * m[7] - m[4] * m[6]);
   return (determinant < 0) != (m[8] < 0);
-}
-
-void add_box(const TrackedBox& box, const TargetOptions& options, Size output, Objects& to) {
-  const double x_unit = options.relative ? output.width : 1;
-  const double y_unit = options.relative ? output.height : 1;
-  const auto add = [&](double x, double y) {
-    to.boxes.push_back(static_cast<float>(x / x_unit));
-    to.boxes.push_back(static_cast<float>(y / y_unit));
-  };
-  if (options.format == BoxFormat::cxcywh)
-    add((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2);
-  else
-    add(box.x0, box.y0);
-  if (options.format == BoxFormat::xyxy)
-    add(box.x1, box.y1);
-  else
-    add(box.x1 - box.x0, box.y1 - box.y0);
 }
 
 }  // namespace
@@ -75,14 +55,8 @@ void ObjectTracker::add_points(std::size_t object, const TargetOptions& options,
   TrackedPoint* const points = points_.data() + object * to.points;
   if (mirrored_)
     for (const auto& [left, right] : options.flip_pairs) std::swap(points[left], points[right]);
-  for (std::size_t i = 0; i < to.points; ++i) {
-    const bool known = points[i].visibility > 0;
-    const double x = points[i].at.x / (options.relative ? output.width : 1);
-    const double y = points[i].at.y / (options.relative ? output.height : 1);
-    to.key_points.push_back(known ? static_cast<float>(x) : 0);
-    to.key_points.push_back(known ? static_cast<float>(y) : 0);
-    to.key_points.push_back(points[i].visibility);
-  }
+  for (std::size_t i = 0; i < to.points; ++i)
+    append_point(points[i].at, points[i].visibility, options, output, to);
 }
 
 void ObjectTracker::track(const Annotations& annotations, const TargetOptions& options,
@@ -98,12 +72,13 @@ void ObjectTracker::track(const Annotations& annotations, const TargetOptions& o
   for (const millrace_warp& warp : trail.warps) follow(warp);
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     const TrackedBox& box = boxes_[i];
-    const double area = box.area();
-    // Fails for NaN too, which maps without an inverse give.
-    if (!(area > 0 && area >= options.min_area && box.visible >= options.min_visibility)) continue;
-    add_box(box, options, output, to);
+    if (!is_left(box, options)) continue;
+    append_box(box, options, output, to);
     to.classes.push_back(annotations.classes[annotations.begin(index) + i]);
     to.origins.push_back(static_cast<std::int64_t>(i));
+    to.samples.push_back(static_cast<std::int64_t>(index));
+    to.weights.push_back(1);
+    to.visibilities.push_back(static_cast<float>(box.visible));
     add_points(i, options, output, to);
   }
 }

@@ -77,8 +77,8 @@ std::array<Functions, 7> functions_of(const millrace_unit& u) {
   const auto has = [](const auto* table, auto member) {
     return table != nullptr && table->struct_size >= sizeof(*table) && table->*member != nullptr;
   };
-  // Batch tables grew in interface 1.1; pair() was there before.
-  const bool pairs = b != nullptr && b->struct_size >= kFirstBatch && b->pair != nullptr;
+  const bool batches = b != nullptr && b->struct_size >= kFirstBatch &&
+                       (b->pair != nullptr || mix_of(*b) != nullptr || parts_of(*b) != nullptr);
   return {
       {{"reader",
         r,
@@ -120,24 +120,23 @@ std::array<Functions, 7> functions_of(const millrace_unit& u) {
         b,
         size_of(b),
         kFirstBatch,
-        {{{"pair or mix", pairs || has(b, &millrace_batch::mix)}}}}}};
+        {{{"pair, mix or parts", batches}}}}}};
 }
 
 /// Throws if the size of a batch unit's groups and its function do not fit together.
 void check_group(const millrace_unit& unit, const std::string& file) {
   const millrace_batch& batch = *unit.batch;
-  if (batch.struct_size < sizeof(millrace_batch)) return;
+  const std::int32_t group = batch.pair != nullptr ? group_of(unit) : batch.group;
   const auto wrong = [&](const std::string& what) {
     refuse(file, fmt::format("batch '{}' {}", unit.name, what),
-           fmt::format("its group is 2 with pair(); with mix() 2 to {}, or MILLRACE_WHOLE_BATCH",
+           fmt::format("its group is 2 with pair(); otherwise 2 to {}, or MILLRACE_WHOLE_BATCH",
                        MILLRACE_LARGEST_GROUP));
   };
-  if (batch.pair != nullptr && batch.mix != nullptr) wrong("has both pair() and mix()");
-  if (batch.pair != nullptr && batch.group != 0 && batch.group != 2)
-    wrong(fmt::format("declares groups of {}, and its function is pair()", batch.group));
-  if (batch.mix != nullptr && batch.group != MILLRACE_WHOLE_BATCH &&
-      (batch.group < 2 || batch.group > MILLRACE_LARGEST_GROUP))
-    wrong(fmt::format("declares groups of {}", batch.group));
+  if (batch.pair != nullptr && mix_of(batch) != nullptr) wrong("has both pair() and mix()");
+  if (batch.pair != nullptr && group != 2)
+    wrong(fmt::format("declares groups of {}, and its function is pair()", group));
+  if (group != MILLRACE_WHOLE_BATCH && (group < 2 || group > MILLRACE_LARGEST_GROUP))
+    wrong(fmt::format("declares groups of {}", group));
 }
 
 void check_param(const millrace_param& param, const std::string& unit, const std::string& file) {

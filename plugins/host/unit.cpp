@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -116,7 +117,9 @@ OpDeclaration to_declaration(const millrace_unit& unit) {
 namespace {
 
 /// Returns whether a batch unit's table has the members that came with interface 1.1.
-bool has_groups(const millrace_batch& batch) { return batch.struct_size >= sizeof(millrace_batch); }
+bool has_groups(const millrace_batch& batch) {
+  return batch.struct_size >= offsetof(millrace_batch, parts);
+}
 
 }  // namespace
 
@@ -125,12 +128,63 @@ std::int32_t group_of(const millrace_unit& unit) {
   return has_groups(batch) && batch.group != 0 ? batch.group : 2;
 }
 
+MixFunction mix_of(const millrace_batch& batch) {
+  return has_groups(batch) ? batch.mix : nullptr;
+}
+
+PartsFunction parts_of(const millrace_batch& batch) {
+  return batch.struct_size >= sizeof(millrace_batch) ? batch.parts : nullptr;
+}
+
+bool changes_samples(const millrace_batch& batch) {
+  return batch.pair != nullptr || mix_of(batch) != nullptr;
+}
+
 millrace_status mix_group(const Unit& unit, const millrace_sample& sample, void* const* samples,
                           float* const* labels, std::size_t count, millrace_call& call) {
   const millrace_batch& batch = *unit.table().batch;
-  if (has_groups(batch) && batch.mix != nullptr)
-    return batch.mix(unit.self(), &sample, samples, labels, count, &call);
+  if (const MixFunction mix = mix_of(batch))
+    return mix(unit.self(), &sample, samples, labels, count, &call);
   return batch.pair(unit.self(), &sample, samples[0], samples[1], labels[0], labels[1], &call);
+}
+
+std::size_t write_parts(const Unit& unit, const millrace_sample& sample, std::size_t samples,
+                        std::span<millrace_part> parts, millrace_call& call) {
+  const millrace_batch& batch = *unit.table().batch;
+  const PartsFunction function = parts_of(batch);
+  std::size_t count = 0;
+  checked_call(unit.table(), call, [&] {
+    return function(unit.self(), &sample, samples, parts.data(), &count, &call);
+  });
+  const auto wrong = [&](const std::string& what) {
+    throw DataError(fmt::format("{}: its parts() {}", unit.table().name, what),
+                    "correct the plugin, or leave the op out");
+  };
+  if (count > MILLRACE_MOST_PARTS * samples)
+    wrong(fmt::format("wrote {} parts for {} samples, more than {} each", count, samples,
+                      MILLRACE_MOST_PARTS));
+  const auto is_sample = [samples](std::int32_t place) {
+    return place >= 0 && static_cast<std::size_t>(place) < samples;
+  };
+  const auto is_inside = [&sample](const millrace_rect& r, std::int64_t dx, std::int64_t dy) {
+    return r.x0 - dx >= 0 && r.y0 - dy >= 0 && r.x0 <= r.x1 && r.y0 <= r.y1 &&
+           r.x1 - dx <= sample.size.width && r.y1 - dy <= sample.size.height;
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const millrace_part& part = parts[i];
+    if (!is_sample(part.to) || !is_sample(part.from))
+      wrong(fmt::format("shows sample {} in {} of {}", part.from, part.to, samples));
+    if (i > 0 && part.to < parts[i - 1].to)
+      wrong(fmt::format("names sample {} behind {}", part.to, parts[i - 1].to));
+    if (!is_inside(part.window, 0, 0) || !is_inside(part.window, part.dx, part.dy))
+      wrong("has a part that lies outside of its sample");
+    if (!(part.weight >= 0 && part.weight <= 1))
+      wrong(fmt::format("gives a part the weight {}", part.weight));
+    if (part.weight != 1 && !changes_samples(batch))
+      wrong(fmt::format("gives a part the weight {}, which only pair() or mix() can do",
+                        part.weight));
+  }
+  return count;
 }
 
 CallContext::CallContext() {

@@ -134,6 +134,15 @@ MILLRACE_PRIVATE_API void throw_late_exception();
 /// of interface 1.0, which has no such member, takes two.
 MILLRACE_PRIVATE_API std::int32_t group_of(const millrace_unit& unit);
 
+using MixFunction = decltype(millrace_batch::mix);
+using PartsFunction = decltype(millrace_batch::parts);
+/// Returns mix(), which came with interface 1.1, or null.
+MixFunction mix_of(const millrace_batch& batch);
+/// Returns parts(), which came with interface 1.2, or null.
+MILLRACE_PRIVATE_API PartsFunction parts_of(const millrace_batch& batch);
+/// Returns whether a batch unit changes samples itself, by pair() or mix().
+MILLRACE_PRIVATE_API bool changes_samples(const millrace_batch& batch);
+
 /// An instance of a unit: immutable, shared by all threads.
 class MILLRACE_PRIVATE_API Unit {
  public:
@@ -171,5 +180,12 @@ class MILLRACE_PRIVATE_API Unit {
 MILLRACE_PRIVATE_API millrace_status mix_group(const Unit& unit, const millrace_sample& sample,
                                                void* const* samples, float* const* labels,
                                                std::size_t count, millrace_call& call);
+
+/// Calls a batch unit's parts() for a group of `samples` samples, and returns the number of parts
+/// that it wrote to `parts`, which has room for MILLRACE_MOST_PARTS per sample. Throws DataError for
+/// parts that break the rules of millrace.h.
+MILLRACE_PRIVATE_API std::size_t write_parts(const Unit& unit, const millrace_sample& sample,
+                                             std::size_t samples, std::span<millrace_part> parts,
+                                             millrace_call& call);
 
 }  // namespace millrace::plugins

@@ -90,7 +90,7 @@ nb::object warps(nb::handle self) {
 }
 
 /// Returns the boxes, their offsets by sample, class ids, places among the annotations of their
-/// sample, key points and masks (None if there are none); None if the data set marks no objects.
+/// image, its index in the data set, weights, key points and masks (None if there are none); None if the data set marks no objects.
 nb::object objects(nb::handle self) {
   const std::shared_ptr<OwnBatch>& own = self_of(self);
   const Annotations* annotations = own->source->reader->annotations();
@@ -105,6 +105,8 @@ nb::object objects(nb::handle self) {
       array(self, own, all.offsets.data(), {samples + 1}, whole),
       array(self, own, all.classes.data(), {count}, whole),
       array(self, own, all.origins.data(), {count}, whole),
+      array(self, own, all.samples.data(), {count}, whole),
+      array(self, own, all.weights.data(), {count}, nb::dtype<float>()),
       points == 0 ? nb::object(nb::none())
                   : array(self, own, all.key_points.data(), {count, points, 3}, nb::dtype<float>()),
       annotations->has_outlines

@@ -46,7 +46,8 @@ inline std::shared_ptr<const augment::Plan> plan_for(const Reader& reader,
   for (const std::string& op : ops) recipe.set("augment+=" + op);
   return std::make_shared<augment::Plan>(
       recipe.augment(), Source{reader.info().size, reader.info().channels},
-      OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once, 10);
+      OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once,
+      reader.annotations() != nullptr || reader.info().masks ? kUnmixedLabels : 10);
 }
 
 }  // namespace millrace::pipeline

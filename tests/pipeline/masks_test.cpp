@@ -112,7 +112,7 @@ TEST(Masks, NeighbouringWarpsAreOneNearestNeighbour) {
 
 TEST(Masks, OpsThatCannotTakeThemAlongAreRefusedAtTheStart) {
   for (const std::string op :
-       {"elastic", "cutmix", "mixup", "random_apply{ops=\"hflip;elastic\"}"}) {
+       {"elastic", "cutmix", "random_apply{ops=\"hflip;elastic\"}"}) {
     const std::string name = op.substr(0, op.find('{'));
     try {
       moved_through({op});
@@ -122,6 +122,17 @@ TEST(Masks, OpsThatCannotTakeThemAlongAreRefusedAtTheStart) {
                 name + " moves pixels in a way that the masks of memory cannot follow");
       EXPECT_EQ(error.hint(), "leave it out: augment." + name + ".enabled=false");
     }
+  }
+}
+
+TEST(Masks, OpsThatBlendImagesAreRefusedAtTheStart) {
+  try {
+    moved_through({"mixup"});
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "mixup blends images, and the class ids in the masks of memory cannot be");
+    EXPECT_EQ(error.hint(), "leave it out: augment.mixup.enabled=false");
   }
 }
 

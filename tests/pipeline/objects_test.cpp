@@ -119,7 +119,6 @@ TEST(Objects, OpsThatCannotTakeThemAlongAreRefusedAtTheStart) {
   };
   refused("elastic", "elastic");
   refused("cutmix", "cutmix");
-  refused("mixup", "mixup");
   refused("random_apply{ops=\"hflip;elastic\"}", "random_apply");
 }
 

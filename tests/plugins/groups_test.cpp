@@ -1,4 +1,4 @@
-// Tests batch units that declare groups, above all the example mosaic: which samples they mix, and
+// Tests batch units that declare groups, above all the example of quarters: which samples they mix, and
 // that neither ranks nor workers nor the first batch change a byte.
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ struct Taken {
 };
 
 std::shared_ptr<const augment::Plan> plan_of(const std::vector<std::string>& ops) {
-  add_plugin(example_plugin("mosaic"));
+  add_plugin(example_plugin("quarters"));
   add_plugin(test_plugin("group_whole"));
   Recipe recipe(op_declarations());
   for (const std::string& op : ops) recipe.set("augment+=" + op);
@@ -60,7 +60,7 @@ std::set<std::size_t> mixed_in(const Taken& batch) {
 }
 
 const std::vector<std::vector<std::string>> kChains{
-    {"mosaic"}, {"mixup", "mosaic"}, {"hflip", "mosaic{p=0.5}", "cutmix"}};
+    {"quarters"}, {"mixup", "mosaic"}, {"hflip", "mosaic{p=0.5}", "cutmix"}};
 
 TEST(Groups, RanksAndWorkersGiveTheBatchesOfOneRank) {
   const auto reader = std::make_shared<Numbered>(70);
@@ -105,7 +105,7 @@ TEST(Groups, TheTailStaysUnmixed) {
   const auto reader = std::make_shared<Numbered>(44);
   LoaderOptions options = two_epochs(1, 22);
   options.shuffle = Shuffle{Shuffle::Kind::none, 0};  // labels of neighbours differ
-  for (const Taken& batch : take_all({"mosaic"}, options, reader)) {
+  for (const Taken& batch : take_all({"quarters"}, options, reader)) {
     std::set<std::size_t> expected;
     for (std::size_t i = 0; i < 20; ++i) expected.insert(i);
     EXPECT_EQ(mixed_in(batch), expected) << "the last two are no group";
@@ -129,9 +129,9 @@ TEST(Groups, AFailedSampleLeavesItsGroupAloneUnmixed) {
     LoaderOptions options = two_epochs(workers, 16);
     options.epochs = 1;
     options.shuffle = Shuffle{Shuffle::Kind::none, 0};
-    const Taken expected = take_all({"mosaic"}, options, whole).front();
+    const Taken expected = take_all({"quarters"}, options, whole).front();
     options.on_error = OnError::skip;
-    const Taken seen = take_all({"mosaic"}, options, gappy).front();
+    const Taken seen = take_all({"quarters"}, options, gappy).front();
     ASSERT_EQ(seen.probabilities.size(), 150u);
     EXPECT_EQ(mixed_in(seen), (std::set<std::size_t>{0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14}));
     const auto row = [](const Taken& batch, std::size_t place) {
@@ -175,10 +175,10 @@ TEST(Groups, ATableOfTheFirstInterfaceTakesPairs) {
   EXPECT_FALSE(mixed_in(all.front()).empty());
 }
 
-TEST(Examples, MosaicShowsQuartersOfFour) {
-  add_plugin(example_plugin("mosaic"));
+TEST(Examples, QuartersAreThoseOfFour) {
+  add_plugin(example_plugin("quarters"));
   for (std::uint64_t sample = 0; sample < 20; ++sample) {
-    const auto plan = plan_of({"mosaic{margin=0.2}"});
+    const auto plan = plan_of({"quarters{margin=0.2}"});
     const auto scratch = plan->make_scratch();
     std::vector<float> pixels(4 * 30), labels(4 * 10);
     for (std::size_t i = 0; i < 4; ++i) {

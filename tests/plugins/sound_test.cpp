@@ -61,7 +61,7 @@ TEST(Sound, TemplateOfAReader) {
 }
 
 TEST(Sound, Examples) {
-  for (const char* name : {"random_zoom_out", "vignette", "mosaic"})
+  for (const char* name : {"random_zoom_out", "vignette", "quarters"})
     expect_sound(of(example_plugin(name)), 7);
   const Folder folder;
   tools::CheckOptions qoi = of(example_plugin("qoi"));
@@ -104,7 +104,7 @@ std::string found_in_group(const std::string& plugin, tools::CheckLine::State st
 
 TEST(Sound, GroupsAreWhatABatchUnitDeclares) {
   using State = tools::CheckLine::State;
-  EXPECT_EQ(found_in_group(example_plugin("mosaic"), State::ok),
+  EXPECT_EQ(found_in_group(example_plugin("quarters"), State::ok),
             "group: declared groups of 4; samples met across all of 4");
   EXPECT_EQ(found_in_group(test_plugin("group_whole"), State::ok),
             "group: declared whole batches; samples met across all of 12");

@@ -152,21 +152,21 @@ TEST_F(Plugins, APluginOfInterfaceOneZeroLoadsAndGivesTheSameHash) {
   EXPECT_NE(hash_with("group_old"), json(bench({"--hash"}))["batch_hash"]);
 }
 
-TEST_F(Plugins, AMosaicIsTheSameForAnyNumberOfWorkersAndResumes) {
-  const Arguments mosaic{path_of(example_plugin("mosaic")), "augment+=mosaic"};
+TEST_F(Plugins, QuartersAreTheSameForAnyNumberOfWorkersAndResumes) {
+  const Arguments quarters{path_of(example_plugin("quarters")), "augment+=quarters"};
   std::set<std::string> hashes;
   for (const char* workers : {"0", "1", "2", "4"})
     hashes.insert(json(bench(
-        mosaic + Arguments{"--hash", std::string("loader.workers=") + workers}))["batch_hash"]);
+        quarters + Arguments{"--hash", std::string("loader.workers=") + workers}))["batch_hash"]);
   EXPECT_EQ(hashes.size(), 1u);
   EXPECT_EQ(hashes.count(json(bench({"--hash"}))["batch_hash"]), 0u);
 
   MILLRACE_NEEDS_TORCH();
-  const Arguments train = mosaic + Arguments{"loader.batch=30", "train.epochs=2"};
+  const Arguments train = quarters + Arguments{"loader.batch=30", "train.epochs=2"};
   ASSERT_TRUE(succeeded(run(training("whole", train))));
   ASSERT_TRUE(succeeded(run(training("part", train + Arguments{"train.steps=10"}))));
   ASSERT_TRUE(succeeded(run({"train", "--resume", "--run", in("part").string(), "train.steps=0",
-                             path_of(example_plugin("mosaic"))})));
+                             path_of(example_plugin("quarters"))})));
   EXPECT_EQ(summary("part")["resumed_from_step"], 10);
   EXPECT_EQ(summary("part")["parameters_hash"], summary("whole")["parameters_hash"]);
 }
@@ -200,12 +200,12 @@ TEST_F(Plugins, RanksWithoutAGroupOfABatchAreWarnedOfOnce) {
   const auto said_by = [&](const std::string& name, int ranks, const Arguments& more) {
     const Result result =
         run(Arguments{"launch", "-n", std::to_string(ranks), "--"} +
-            simulated(name, Arguments{path_of(example_plugin("mosaic")), "train.steps=3"} + more));
+            simulated(name, Arguments{path_of(example_plugin("quarters")), "train.steps=3"} + more));
     EXPECT_TRUE(succeeded(result));
     return result.err;
   };
-  const std::string mosaic = "augment+=mosaic";
-  const std::string grouped = said_by("grouped", 3, {mosaic, "loader.batch=6"});
+  const std::string quarters = "augment+=quarters";
+  const std::string grouped = said_by("grouped", 3, {quarters, "loader.batch=6"});
   EXPECT_EQ(count_of(grouped,
                      "warning: 1 of 3 ranks have nothing to do: a batch has 6 samples, and the "
                      "chain mixes groups of 4; set loader.batch=12 or more, or start 1 rank\n"),
@@ -216,10 +216,10 @@ TEST_F(Plugins, RanksWithoutAGroupOfABatchAreWarnedOfOnce) {
   EXPECT_EQ(summary("grouped.rank1")["images"], 12);
   EXPECT_EQ(summary("grouped.rank2")["images"], 6);
   // The advice is followed.
-  EXPECT_EQ(count_of(said_by("enough", 3, {mosaic, "loader.batch=12"}), "nothing to do"), 0u);
+  EXPECT_EQ(count_of(said_by("enough", 3, {quarters, "loader.batch=12"}), "nothing to do"), 0u);
   EXPECT_EQ(summary("enough")["images"], 12);
 
-  const std::string each = said_by("each", 2, {mosaic, "loader.batch_per_rank=3"});
+  const std::string each = said_by("each", 2, {quarters, "loader.batch_per_rank=3"});
   EXPECT_EQ(count_of(each, "set loader.batch_per_rank=4 or more\n"), 1u) << each;
   const std::string small = said_by("small", 3, {"loader.batch=2"});
   EXPECT_EQ(count_of(small,

@@ -13,6 +13,8 @@
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/loader/sampler.h"
 #include "pipeline/setup/loader_setup.h"
+#include "pipeline/targets/object_list.h"
+#include "pipeline/targets/object_mixing.h"
 #include "tools/inspect/sheet.h"
 #include "tools/training/setup.h"
 
@@ -70,29 +72,51 @@ Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
 
 Inspected Inspection::operator()(std::uint64_t place) {
   const Block block = neighbours_of(place);
+  const Size size = plan_->output().size;
+  const Annotations* const annotations = reader_->annotations();
   std::int64_t label = 0;
-  if (block.count == 1) return run(place, label);
+  if (plan_->group() == 1) {
+    Inspected sample = run(place, options_.targets, label);
+    if (annotations != nullptr) sample.label = classes_of(sample.objects);
+    return sample;
+  }
   const auto classes = static_cast<std::size_t>(plan_->soft_classes());
   const std::size_t bytes = plan_->output().bytes();
-  std::vector<std::uint8_t> pixels(block.count * bytes);
-  std::vector<float> rows(block.count * classes);
   const std::size_t own = place - block.first;
+  const TargetOptions raw = pipeline::before_mixing(options_.targets);
+  std::vector<std::uint8_t> pixels(block.count * bytes), masks;
+  std::vector<float> rows(block.count * classes);
+  Objects objects[2];
   Inspected sample;
   for (std::size_t i = 0; i < block.count; ++i) {
-    Inspected one = run(block.first + i, label);
+    Inspected one = run(block.first + i, raw, label);
     std::copy(one.pixels.begin(), one.pixels.end(), pixels.data() + i * bytes);
-    rows[i * classes + static_cast<std::size_t>(label)] = 1;
+    masks.insert(masks.end(), one.mask.begin(), one.mask.end());
+    if (classes > 0) rows[i * classes + static_cast<std::size_t>(label)] = 1;
+    objects[0].points = one.objects.points;
+    pipeline::end_sample(one.objects);
+    pipeline::append_sample(one.objects, 0, objects[0]);
     if (i == own) sample = std::move(one);
   }
   augment::Trace trace;
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
+  pipeline::ObjectMixer mixer(size, objects);
   plan_->mix({seed, epoch_, block.first},
-             {reinterpret_cast<std::byte*>(pixels.data()), rows.data(), block.count, {}}, *scratch_,
-             &trace, own);
+             {reinterpret_cast<std::byte*>(pixels.data()), rows.data(), block.count, {},
+              masks.empty() ? nullptr : masks.data(), annotations == nullptr ? nullptr : &mixer},
+             *scratch_, &trace, own);
   std::copy_n(pixels.data() + own * bytes, bytes, sample.pixels.begin());
+  std::copy_n(masks.data() + own * sample.mask.size(), sample.mask.size(), sample.mask.begin());
   for (augment::Trace::Drawn& drawn : trace.drawn) sample.trace.drawn.push_back(std::move(drawn));
   for (augment::Trace::Step& step : trace.steps) sample.trace.steps.push_back(std::move(step));
-  sample.label = shares(std::span(rows).subspan(own * classes, classes));
+  if (classes > 0) sample.label = shares(std::span(rows).subspan(own * classes, classes));
+  if (annotations != nullptr) {
+    Objects single;
+    single.points = annotations->points;
+    pipeline::append_sample(objects[0], own, single);
+    pipeline::hand_out(single, options_.targets, size, {}, sample.objects);
+    sample.label = classes_of(sample.objects);
+  }
   return sample;
 }
 
@@ -129,7 +153,7 @@ std::string Inspection::classes_of(const Objects& objects) const {
   return text.empty() ? "no object" : text;
 }
 
-Inspected Inspection::run(std::uint64_t place, std::int64_t& label) {
+Inspected Inspection::run(std::uint64_t place, const TargetOptions& targets, std::int64_t& label) {
   const std::uint64_t index = sampler_.order(epoch_)(place);
   Inspected result;
   result.name = reader_->name(index);
@@ -146,9 +170,8 @@ Inspected Inspection::run(std::uint64_t place, std::int64_t& label) {
                &trail);
     if (const Annotations* annotations = reader_->annotations()) {
       result.objects.points = annotations->points;
-      tracker_.track(*annotations, options_.targets, index, result.size, trail,
-                     plan_->output().size, result.objects);
-      result.label = classes_of(result.objects);
+      tracker_.track(*annotations, targets, index, result.size, trail, plan_->output().size,
+                     result.objects);
     }
     if (reader_->info().masks) {
       Buffer bytes;

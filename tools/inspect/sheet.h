@@ -63,7 +63,7 @@ class Inspection {
 
  private:
   /// Runs the chain on one sample, without its neighbours.
-  Inspected run(std::uint64_t place, std::int64_t& label);
+  Inspected run(std::uint64_t place, const TargetOptions& targets, std::int64_t& label);
   /// Positions [first, first + count) of an epoch's order.
   struct Block {
     std::uint64_t first = 0;

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <span>
+#include <vector>
 
+#include "augment/plan/assemble.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace::tools {
@@ -101,14 +104,34 @@ class TestGroup {
   Guarded sample_list_, label_list_;
 };
 
+/// Does with a group what the unit's parts() say, as the host does.
+void assemble_group(const plugins::Unit& unit, const millrace_sample& form, const TestGroup& group,
+                    std::size_t count, millrace_call& call) {
+  std::vector<millrace_part> parts(MILLRACE_MOST_PARTS * count);
+  try {
+    parts.resize(plugins::write_parts(unit, form, count, parts, call));
+  } catch (const DataError& error) {
+    throw Defect(error.what());
+  }
+  Buffer copies;
+  augment::assemble(parts,
+                    {form.size, form.channels, static_cast<DType>(form.dtype),
+                     static_cast<Layout>(form.layout)},
+                    std::span(group.samples(), count), copies);
+  augment::assemble_labels(parts, form.size, kClasses, std::span(group.labels(), count), copies);
+}
+
 Outcome call_group(const plugins::Unit& unit, const Input& input, const Placement& placement,
                    std::size_t count, std::size_t changed, std::size_t* bytes_each = nullptr) {
   Calling calling(unit, input, placement);
   const millrace_sample form = form_of(input, count);
   const TestGroup group(form, input.seed, count, placement, changed);
-  Outcome outcome = watched_call(calling.context, [&] {
-    return plugins::mix_group(unit, form, group.samples(), group.labels(), count,
-                              calling.context.call);
+  Outcome outcome = watched_call(calling.context, [&]() -> millrace_status {
+    if (plugins::changes_samples(*unit.table().batch))
+      return plugins::mix_group(unit, form, group.samples(), group.labels(), count,
+                                calling.context.call);
+    assemble_group(unit, form, group, count, calling.context.call);
+    return MILLRACE_OK;
   });
   group.check();
   if (outcome.status != MILLRACE_OK) return outcome;

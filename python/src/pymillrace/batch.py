@@ -82,6 +82,10 @@ class Boxes(NamedTuple):
     """int64, n: indices into Dataset.classes."""
     origins: Any
     """int64, n: index of each among the annotations of its image, in their order in the file."""
+    samples: Any
+    """int64, n: index of each one's image in the data set; not always that of its sample where an op mixes samples."""
+    weights: Any
+    """float32, n: share of its image in the sample: 1, or what mixup drew."""
 
 
 class Batch(tuple[Any, ...]):
@@ -96,7 +100,7 @@ class Batch(tuple[Any, ...]):
         images: count x channels x height x width (output.layout=hwc: count x height x width x channels) of the type
             output.dtype; a torch.Tensor, or a numpy.ndarray with numpy=True.
         labels: count class ids, int64; or count x classes probabilities, float32, if the recipe mixes labels (mixup,
-            cutmix).
+            cutmix, mosaic).
     """
 
     _raw: _core.Batch | Rest  # the former is set by Engine.next()
@@ -135,7 +139,7 @@ class Batch(tuple[Any, ...]):
         """How augmentations moved pixels: W, float32, count x 3 x 3, with x_out = W x_in in homogeneous coordinates.
 
         Positions are pixel centres: (0, 0) is the middle of the first pixel, of the upright input image (after its
-        EXIF orientation) and of the output. NaN where no such map exists: after elastic, mixup, cutmix and filters of
+        EXIF orientation) and of the output. NaN where no such map exists: after elastic, mixup, cutmix, mosaic and filters of
         plugins, and with loader.mode=synthetic. Pixel ops count as moving nothing.
 
         Raises:
@@ -153,7 +157,7 @@ class Batch(tuple[Any, ...]):
         Raises:
             UsageError: the data set has no boxes.
         """
-        return Boxes(*self._objects()[:4])
+        return Boxes(*self._objects()[:6])
 
     @property
     def key_points(self) -> Any:
@@ -165,7 +169,7 @@ class Batch(tuple[Any, ...]):
         Raises:
             UsageError: the data set has no key points.
         """
-        points = self._objects()[4]
+        points = self._objects()[6]
         if points is None:
             raise UsageError("this data set has no key points", "read a COCO file whose annotations have keypoints")
         return points
@@ -177,7 +181,7 @@ class Batch(tuple[Any, ...]):
         Raises:
             UsageError: the data set has no outlines, or they were not asked for.
         """
-        masks = self._objects()[5]
+        masks = self._objects()[7]
         if masks is None:
             raise UsageError("this data set has no masks of objects", "read a COCO set with data.instance_masks=true")
         return masks
@@ -185,12 +189,12 @@ class Batch(tuple[Any, ...]):
     @property
     def has_instance_masks(self) -> bool:
         """Whether objects have masks."""
-        return self._objects()[5] is not None
+        return self._objects()[7] is not None
 
     @property
     def has_key_points(self) -> bool:
         """Whether the data set has key points."""
-        return self._objects()[4] is not None
+        return self._objects()[6] is not None
 
     @property
     def masks(self) -> Any:

@@ -1,11 +1,10 @@
-// mosaic: puts four neighbours of a batch together (Bochkovskiy, Wang, Liao: "YOLOv4: Optimal Speed
-// and Accuracy of Object Detection", 2020), for classification: each sample keeps one quarter and
-// gets the other three from the rest of its group, in place, and labels are mixed by area.
+// quarters: exchanges quarters among four neighbours of a batch, where they are: each sample keeps
+// one quarter and gets the other three from the rest of its group. Labels are mixed by area.
 #include <cstddef>
 #include <millrace/millrace.hpp>
 
-struct Mosaic {
-  static constexpr const char* kName = "mosaic";
+struct Quarters {
+  static constexpr const char* kName = "quarters";
   static constexpr const char* kHelp =
       "make each of four neighbours of quarters of all, labels too";
   static constexpr int kGroup = 4;
@@ -14,7 +13,7 @@ struct Mosaic {
       millrace::number("margin", "0.2", 0, 0.5,
                        "least part of a side between the edge and the point where quarters meet")};
 
-  explicit Mosaic(const millrace::Values& values)
+  explicit Quarters(const millrace::Values& values)
       : p(values.number("p")), margin(values.number("margin")) {}
 
   void mix(const millrace::Group& group, millrace::Call& call) const {
@@ -74,4 +73,4 @@ struct Mosaic {
 
   double p, margin;
 };
-MILLRACE_PLUGIN("mosaic", "1.0", "MIT", Mosaic);
+MILLRACE_PLUGIN("quarters", "1.0", "MIT", Quarters);

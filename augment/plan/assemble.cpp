@@ -1,0 +1,55 @@
+// Copies rows of parts, and weighs labels.
+#include "augment/plan/assemble.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace millrace::augment {
+
+void assemble(std::span<const millrace_part> parts, const SampleSpec& form,
+              std::span<void* const> samples, Buffer& copies) {
+  if (parts.empty() || samples.empty()) return;
+  const std::size_t bytes = form.bytes();
+  std::uint8_t* const old = copies.reserve(samples.size() * bytes);
+  for (std::size_t i = 0; i < samples.size(); ++i) std::memcpy(old + i * bytes, samples[i], bytes);
+
+  const bool planar = form.layout == Layout::chw;
+  const auto pixel = static_cast<std::ptrdiff_t>(size_of(form.dtype)) * (planar ? 1 : form.channels);
+  const std::ptrdiff_t row = form.size.width * pixel;
+  for (const millrace_part& part : parts) {
+    const millrace_rect& window = part.window;
+    auto* const to = static_cast<std::uint8_t*>(samples[static_cast<std::size_t>(part.to)]);
+    const std::uint8_t* const from = old + static_cast<std::size_t>(part.from) * bytes;
+    const std::ptrdiff_t moved = part.dy * row + part.dx * pixel;
+    const auto width = static_cast<std::size_t>((window.x1 - window.x0) * pixel);
+    for (int plane = 0; plane < (planar ? form.channels : 1); ++plane)
+      for (int y = window.y0; y < window.y1; ++y) {
+        const std::ptrdiff_t at =
+            (std::ptrdiff_t{plane} * form.size.height + y) * row + window.x0 * pixel;
+        std::memcpy(to + at, from + at - moved, width);
+      }
+  }
+}
+
+void assemble_labels(std::span<const millrace_part> parts, Size size, std::size_t classes,
+                     std::span<float* const> labels, Buffer& copies) {
+  if (parts.empty() || classes == 0) return;
+  auto* const old =
+      reinterpret_cast<float*>(copies.reserve(labels.size() * classes * sizeof(float)));
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    std::copy_n(labels[i], classes, old + i * classes);
+  const double pixels = static_cast<double>(size.width) * size.height;
+  std::int32_t begun = -1;
+  for (const millrace_part& part : parts) {
+    float* const to = labels[static_cast<std::size_t>(part.to)];
+    if (part.to != begun) std::fill_n(to, classes, 0.0f);
+    begun = part.to;
+    const millrace_rect& window = part.window;
+    const double area = static_cast<double>(window.x1 - window.x0) * (window.y1 - window.y0);
+    const auto share = static_cast<float>(area / pixels);
+    const float* const from = old + static_cast<std::size_t>(part.from) * classes;
+    for (std::size_t i = 0; i < classes; ++i) to[i] += share * from[i];
+  }
+}
+
+}  // namespace millrace::augment
