@@ -16,9 +16,8 @@ struct Mosaic {
       "put four neighbours of a batch together, with their boxes, masks or labels";
   static constexpr int kGroup = 4;
   static constexpr Parameter kParams[] = {
-      p_param("1"),
-      numbers("center", "[0.25, 0.75]", lengths(2), 0, 1,
-              "where the four meet, as a fraction of each side: [low, high]")};
+      p_param("1"), numbers("center", "[0.25, 0.75]", lengths(2), 0, 1,
+                            "where the four meet, as a fraction of each side: [low, high]")};
 
   explicit Mosaic(const Values& values) : p(values.number("p")) {
     const Numbers range = values.numbers("center");

@@ -14,7 +14,8 @@ void assemble(std::span<const millrace_part> parts, const SampleSpec& form,
   for (std::size_t i = 0; i < samples.size(); ++i) std::memcpy(old + i * bytes, samples[i], bytes);
 
   const bool planar = form.layout == Layout::chw;
-  const auto pixel = static_cast<std::ptrdiff_t>(size_of(form.dtype)) * (planar ? 1 : form.channels);
+  const auto pixel =
+      static_cast<std::ptrdiff_t>(size_of(form.dtype)) * (planar ? 1 : form.channels);
   const std::ptrdiff_t row = form.size.width * pixel;
   for (const millrace_part& part : parts) {
     const millrace_rect& window = part.window;

@@ -4,20 +4,22 @@
 #include <cstddef>
 #include <span>
 
+#include "base/private_api.h"
 #include "millrace/buffer.h"
 #include "millrace/transform.h"
 
 namespace millrace::augment {
 
 /// Fills samples, each of form.bytes() bytes, with parts of what they were. Parts are ascending by
-/// `to`; their positions are indices into `samples`, which may be empty. Pixels that no part covers stay. `copies` is
-/// working memory.
-void assemble(std::span<const millrace_part> parts, const SampleSpec& form,
-              std::span<void* const> samples, Buffer& copies);
+/// `to`; their positions are indices into `samples`, which may be empty. Pixels that no part covers
+/// stay. `copies` is working memory.
+MILLRACE_PRIVATE_API void assemble(std::span<const millrace_part> parts, const SampleSpec& form,
+                                   std::span<void* const> samples, Buffer& copies);
 
 /// Makes the labels of samples that were put together, of `classes` probabilities each: sums of
 /// what they were, each by the area of its parts. `size` is that of a sample.
-void assemble_labels(std::span<const millrace_part> parts, Size size, std::size_t classes,
-                     std::span<float* const> labels, Buffer& copies);
+MILLRACE_PRIVATE_API void assemble_labels(std::span<const millrace_part> parts, Size size,
+                                          std::size_t classes, std::span<float* const> labels,
+                                          Buffer& copies);
 
 }  // namespace millrace::augment

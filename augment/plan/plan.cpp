@@ -208,8 +208,8 @@ void Plan::list_group(const Neighbours& batch, std::size_t first, std::size_t co
                       PlanScratch& scratch) const {
   const std::size_t bytes = spec_.bytes();
   const auto classes = static_cast<std::size_t>(soft_classes());
-  const auto area = static_cast<std::size_t>(spec_.size.width) *
-                    static_cast<std::size_t>(spec_.size.height);
+  const auto area =
+      static_cast<std::size_t>(spec_.size.width) * static_cast<std::size_t>(spec_.size.height);
   scratch.group_places.clear();
   scratch.group.clear();
   scratch.group_labels.clear();
@@ -239,9 +239,8 @@ std::span<millrace_part> Plan::add_parts(const Op& op, const SampleKey& key,
   const std::size_t begin = scratch.parts.size(), samples = scratch.group.size();
   scratch.parts.resize(begin + MILLRACE_MOST_PARTS * samples);
   scratch.context.call.rng = base::stream(key, op.id);
-  const std::size_t count =
-      plugins::write_parts(*op.unit, form(), samples, std::span(scratch.parts).subspan(begin),
-                           scratch.context.call);
+  const std::size_t count = plugins::write_parts(
+      *op.unit, form(), samples, std::span(scratch.parts).subspan(begin), scratch.context.call);
   scratch.parts.resize(begin + count);
   return std::span(scratch.parts).subspan(begin);
 }

@@ -117,7 +117,8 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
   void mix_group(const Op& op, const SampleKey& key, bool tells_parts, PlanScratch& scratch,
                  Trace* trace) const;
   /// Appends the parts of a group to those in the scratch memory, and returns the new ones.
-  std::span<millrace_part> add_parts(const Op& op, const SampleKey& key, PlanScratch& scratch) const;
+  std::span<millrace_part> add_parts(const Op& op, const SampleKey& key,
+                                     PlanScratch& scratch) const;
   millrace_sample form() const;
 
   std::vector<Op> mixers_;  ///< ops on batches, behind all others

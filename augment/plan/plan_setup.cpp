@@ -56,7 +56,7 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
   const auto named = static_cast<int>(recipe.integer("model.classes"));
   const int classes = reader.annotations() != nullptr || info.masks ? kUnmixedLabels
                       : named > 0                                   ? named
-                                           : static_cast<int>(info.classes.size());
+                                  : static_cast<int>(info.classes.size());
   if (!info.encoded)
     return std::make_shared<Plan>(chain, Source{info.size, info.channels}, output, options,
                                   classes);

@@ -260,8 +260,9 @@ typedef struct millrace_sample {
   int32_t classes;
 } millrace_sample;
 
-/* Since 1.2. A rectangle of sample `to` of a group that shows sample `from` of the same group, as it
- * was before: pixel (x, y) of the window shows pixel (x - dx, y - dy). Both lie in their samples. */
+/* Since 1.2. A rectangle of sample `to` of a group that shows sample `from` of the same group, as
+ * it was before: pixel (x, y) of the window shows pixel (x - dx, y - dy). Both lie in their
+ * samples. */
 typedef struct millrace_part {
   int32_t to MILLRACE_ZERO, from MILLRACE_ZERO; /* positions in the group */
   millrace_rect window;
@@ -296,9 +297,9 @@ typedef struct millrace_batch {
   /* Since 1.2: writes the parts that the samples of a group of `samples` consist of, those of the
    * first sample first, and their number. A sample without parts stays as it is; those of another
    * cover it. Beside `pair` or `mix` they say what that call has done, drawing the same random
-   * numbers, and boxes and objects' masks follow. Instead of them, with weights of 1, the host moves
-   * the pixels, mixes labels by area, and takes boxes and all masks along. Null: not known, and data
-   * sets with boxes or masks are refused. */
+   * numbers, and boxes and objects' masks follow. Instead of them, with weights of 1, the host
+   * moves the pixels, mixes labels by area, and takes boxes and all masks along. Null: not known,
+   * and data sets with boxes or masks are refused. */
   millrace_status (*parts)(const void* self, const millrace_sample* sample, size_t samples,
                            millrace_part* parts, size_t* count, millrace_call* call) MILLRACE_ZERO;
 } millrace_batch;

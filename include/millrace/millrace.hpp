@@ -20,7 +20,8 @@
 //   static constexpr Parameter kParams[]                       parameters, if any
 //   explicit T(const Values&)  or  T(const Values&, Children&) made once, shared by all threads
 //   Size output(Size input) const                              output size (geometric, filter)
-//   static constexpr int kGroup                                samples per call of mix() or parts(),
+//   static constexpr int kGroup                                samples per call of mix() or
+//   parts(),
 //                                                              or MILLRACE_WHOLE_BATCH
 //   static constexpr Reach kReach                              reach, if not pointwise (pixel)
 //   std::size_t scratch(Size, int channels) const              bytes behind call.scratch()

@@ -44,8 +44,9 @@ inline constexpr int kUnmixedLabels = -1;
 
 /// Returns `chain` compiled for images like `source`. Ops fuse as docs/explanation/planning.md
 /// describes. `classes` is the number of labels, for ops that mix them; kUnmixedLabels if samples
-/// are mixed and their labels stay, because the data set has boxes or masks instead. The result is immutable and
-/// safe to share between threads. Throws UsageError if the chain cannot be applied to the source.
+/// are mixed and their labels stay, because the data set has boxes or masks instead. The result is
+/// immutable and safe to share between threads. Throws UsageError if the chain cannot be applied to
+/// the source.
 MILLRACE_EXPORT std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain,
                                                               const Source& source,
                                                               const OutputOptions& output = {},

@@ -118,8 +118,8 @@ void check_targets(const LoaderOptions& options, const Reader& reader, const Tra
                                  annotations != nullptr ? "boxes" : "masks", reader.info().path),
                      fmt::format("leave it out: augment.{}.enabled=false", op));
   if (const std::string op = transform.blending_op(); !op.empty() && reader.info().masks)
-    throw UsageError(fmt::format("{} blends images, and the class ids in the masks of {} cannot be", op,
-                                 reader.info().path),
+    throw UsageError(fmt::format("{} blends images, and the class ids in the masks of {} cannot be",
+                                 op, reader.info().path),
                      fmt::format("leave it out: augment.{}.enabled=false", op));
   if (annotations != nullptr)
     pipeline::check_flip_pairs(options.targets.flip_pairs, annotations->points);

@@ -511,11 +511,11 @@ void Stages::mix(Slot& slot, Worker& worker) const {
   const Size size = transform_->output().size;
   ObjectMixer mixer(size, worker.mixed);
   if (annotations_ != nullptr) join_objects(slot, {}, worker.mixed[0]);
-  transform_->mix({options_.seed, slot.id.epoch, slot.id.first},
-                  {place_of(slot, 0), rows, count, slot.failed,
-                   has_masks_ ? slot.masks.data() : nullptr,
-                   annotations_ != nullptr ? &mixer : nullptr},
-                  *worker.transform);
+  transform_->mix(
+      {options_.seed, slot.id.epoch, slot.id.first},
+      {place_of(slot, 0), rows, count, slot.failed, has_masks_ ? slot.masks.data() : nullptr,
+       annotations_ != nullptr ? &mixer : nullptr},
+      *worker.transform);
   if (annotations_ != nullptr)
     hand_out(worker.mixed[0], options_.targets, size, slot.failed, slot.objects);
 }

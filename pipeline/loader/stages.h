@@ -71,7 +71,7 @@ struct alignas(64) Worker {
   std::vector<std::uint64_t> indices;
   Trail trail;  ///< of the last sample, if samples are tracked
   ObjectTracker tracker;
-  Buffer instance;  ///< mask of an object before it is moved
+  Buffer instance;   ///< mask of an object before it is moved
   Objects mixed[2];  ///< of a batch, before and after an op mixes it
 
   std::atomic<bool> leased{false};

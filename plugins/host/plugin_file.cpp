@@ -116,11 +116,7 @@ std::array<Functions, 7> functions_of(const millrace_unit& u) {
         size_of(c),
         sizeof(millrace_choice),
         {{{"choose", has(c, &millrace_choice::choose)}}}},
-       {"batch",
-        b,
-        size_of(b),
-        kFirstBatch,
-        {{{"pair, mix or parts", batches}}}}}};
+       {"batch", b, size_of(b), kFirstBatch, {{{"pair, mix or parts", batches}}}}}};
 }
 
 /// Throws if the size of a batch unit's groups and its function do not fit together.

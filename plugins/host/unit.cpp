@@ -128,9 +128,7 @@ std::int32_t group_of(const millrace_unit& unit) {
   return has_groups(batch) && batch.group != 0 ? batch.group : 2;
 }
 
-MixFunction mix_of(const millrace_batch& batch) {
-  return has_groups(batch) ? batch.mix : nullptr;
-}
+MixFunction mix_of(const millrace_batch& batch) { return has_groups(batch) ? batch.mix : nullptr; }
 
 PartsFunction parts_of(const millrace_batch& batch) {
   return batch.struct_size >= sizeof(millrace_batch) ? batch.parts : nullptr;

@@ -182,8 +182,8 @@ MILLRACE_PRIVATE_API millrace_status mix_group(const Unit& unit, const millrace_
                                                std::size_t count, millrace_call& call);
 
 /// Calls a batch unit's parts() for a group of `samples` samples, and returns the number of parts
-/// that it wrote to `parts`, which has room for MILLRACE_MOST_PARTS per sample. Throws DataError for
-/// parts that break the rules of millrace.h.
+/// that it wrote to `parts`, which has room for MILLRACE_MOST_PARTS per sample. Throws DataError
+/// for parts that break the rules of millrace.h.
 MILLRACE_PRIVATE_API std::size_t write_parts(const Unit& unit, const millrace_sample& sample,
                                              std::size_t samples, std::span<millrace_part> parts,
                                              millrace_call& call);

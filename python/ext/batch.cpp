@@ -90,7 +90,8 @@ nb::object warps(nb::handle self) {
 }
 
 /// Returns the boxes, their offsets by sample, class ids, places among the annotations of their
-/// image, its index in the data set, weights, key points and masks (None if there are none); None if the data set marks no objects.
+/// image, its index in the data set, weights, key points and masks (None if there are none); None
+/// if the data set marks no objects.
 nb::object objects(nb::handle self) {
   const std::shared_ptr<OwnBatch>& own = self_of(self);
   const Annotations* annotations = own->source->reader->annotations();

@@ -111,8 +111,7 @@ TEST(Masks, NeighbouringWarpsAreOneNearestNeighbour) {
 }
 
 TEST(Masks, OpsThatCannotTakeThemAlongAreRefusedAtTheStart) {
-  for (const std::string op :
-       {"elastic", "cutmix", "random_apply{ops=\"hflip;elastic\"}"}) {
+  for (const std::string op : {"elastic", "cutmix", "random_apply{ops=\"hflip;elastic\"}"}) {
     const std::string name = op.substr(0, op.find('{'));
     try {
       moved_through({op});

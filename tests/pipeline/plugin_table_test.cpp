@@ -56,9 +56,9 @@ TEST(PluginTable, EachDefectIsRefusedByName) {
     EXPECT_NE(message.find(reason), std::string::npos) << message;
   };
   refused("wrong magic", [](FakePlugin& p) { p.table.magic = 1; });
-  refused("built for plugin interface 2.1, this millrace has 1.1",
+  refused("built for plugin interface 2.2, this millrace has 1.2",
           [](FakePlugin& p) { p.table.abi_major = 2; });
-  refused("built for plugin interface 1.2, this millrace has 1.1",
+  refused("built for plugin interface 1.3, this millrace has 1.2",
           [](FakePlugin& p) { p.table.abi_minor = 2; });
   refused("table of 8 bytes", [](FakePlugin& p) { p.table.struct_size = 8; });
   refused("no id", [](FakePlugin& p) { p.table.id = ""; });

@@ -1,5 +1,5 @@
-// Tests batch units that declare groups, above all the example of quarters: which samples they mix, and
-// that neither ranks nor workers nor the first batch change a byte.
+// Tests batch units that declare groups, above all the example of quarters: which samples they mix,
+// and that neither ranks nor workers nor the first batch change a byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -198,9 +198,9 @@ TEST_F(Plugins, AnOpOnWholeBatchesAndSeveralRanksAreExitTwoInOneLine) {
 
 TEST_F(Plugins, RanksWithoutAGroupOfABatchAreWarnedOfOnce) {
   const auto said_by = [&](const std::string& name, int ranks, const Arguments& more) {
-    const Result result =
-        run(Arguments{"launch", "-n", std::to_string(ranks), "--"} +
-            simulated(name, Arguments{path_of(example_plugin("quarters")), "train.steps=3"} + more));
+    const Result result = run(
+        Arguments{"launch", "-n", std::to_string(ranks), "--"} +
+        simulated(name, Arguments{path_of(example_plugin("quarters")), "train.steps=3"} + more));
     EXPECT_TRUE(succeeded(result));
     return result.err;
   };
@@ -234,7 +234,7 @@ TEST_F(Plugins, DefectsAreRefusedByNameBeforeAnythingRuns) {
            {"no_symbol", "exports no symbol"},
            {"wrong_magic", "wrong magic"},
            {"newer_major", "plugin interface 2.1"},
-           {"newer_minor", "plugin interface 1.2, this millrace has 1.1"},
+           {"newer_minor", "plugin interface 1.3, this millrace has 1.2"},
            {"short_struct", "struct of 16 bytes"},
            {"null_function", "no function apply or levels"},
            {"bad_default", "default 2"},

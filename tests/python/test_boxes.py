@@ -196,6 +196,23 @@ def test_ultralytics_form(coco, numpy):
         assert np.array_equal(np.asarray(shaped["img"]), batch.images)
 
 
+def test_boxes_of_mixed_samples_name_their_images(coco):
+    chain = [mr.Resize((160, 200)), mr.HFlip()]
+    for batch in make(coco, chain=[*chain, mr.Mosaic(p=0.8)], batch=COUNT):
+        boxes, places = batch.boxes, np.repeat(np.arange(COUNT), np.diff(batch.boxes.offsets))
+        assert (boxes.weights == 1).all() and set(boxes.samples) <= set(batch.samples)
+        assert (boxes.samples != batch.samples[places]).sum() > 10
+        for (left, top, right, bottom), place, mask in zip(boxes.values.astype(int), places, batch.instance_masks):
+            inside = batch.images[place].mean(0)[top + 2:bottom - 2, left + 2:right - 2]
+            assert inside.size == 0 or inside.min() > 150, "a bright rectangle"
+            assert mask[top + 1:bottom - 1, left + 1:right - 1].all() and mask[:max(0, top - 1)].sum() == 0
+        assert (copy.deepcopy(batch).boxes.samples == boxes.samples).all()
+    batch = next(iter(make(coco, chain=[*chain, mr.MixUp()], batch=COUNT)))
+    assert len(batch.boxes.values) == 2 * COUNT and (batch.boxes.weights < 1).all()
+    shown = [set(batch.boxes.samples[begin:end]) for begin, end in zip(batch.boxes.offsets, batch.boxes.offsets[1:])]
+    assert shown[0::2] == shown[1::2], "both of a pair have the boxes of both"
+
+
 def test_misuse_is_one_clear_line(coco, yolo, data):
     with pytest.raises(mr.UsageError, match="elastic moves pixels in a way that the boxes of .* cannot follow"):
         make(coco, chain=[mr.ElasticTransform()])

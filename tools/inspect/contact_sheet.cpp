@@ -102,8 +102,12 @@ Inspected Inspection::operator()(std::uint64_t place) {
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
   pipeline::ObjectMixer mixer(size, objects);
   plan_->mix({seed, epoch_, block.first},
-             {reinterpret_cast<std::byte*>(pixels.data()), rows.data(), block.count, {},
-              masks.empty() ? nullptr : masks.data(), annotations == nullptr ? nullptr : &mixer},
+             {reinterpret_cast<std::byte*>(pixels.data()),
+              rows.data(),
+              block.count,
+              {},
+              masks.empty() ? nullptr : masks.data(),
+              annotations == nullptr ? nullptr : &mixer},
              *scratch_, &trace, own);
   std::copy_n(pixels.data() + own * bytes, bytes, sample.pixels.begin());
   std::copy_n(masks.data() + own * sample.mask.size(), sample.mask.size(), sample.mask.begin());

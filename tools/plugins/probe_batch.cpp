@@ -114,10 +114,10 @@ void assemble_group(const plugins::Unit& unit, const millrace_sample& form, cons
     throw Defect(error.what());
   }
   Buffer copies;
-  augment::assemble(parts,
-                    {form.size, form.channels, static_cast<DType>(form.dtype),
-                     static_cast<Layout>(form.layout)},
-                    std::span(group.samples(), count), copies);
+  augment::assemble(
+      parts,
+      {form.size, form.channels, static_cast<DType>(form.dtype), static_cast<Layout>(form.layout)},
+      std::span(group.samples(), count), copies);
   augment::assemble_labels(parts, form.size, kClasses, std::span(group.labels(), count), copies);
 }
 

@@ -22,6 +22,7 @@ __all__ = [
     "Hue",
     "JPEG",
     "MixUp",
+    "Mosaic",
     "Pad",
     "RandAugment",
     "RandomAdjustSharpness",
@@ -286,6 +287,21 @@ class MixUp(Op):
 
     alpha: float = 1
     _op = "mixup"
+
+
+@dataclasses.dataclass(frozen=True)
+class Mosaic(Op):
+    """Put four neighbours of a batch together, with their boxes, masks or labels.
+
+    Args:
+        p: probability that a sample is changed (a number from 0 to 1; default 1)
+        center: where the four meet, as a fraction of each side: [low, high] (a list of 2 numbers from 0 to 1; default
+            (0.25, 0.75))
+    """
+
+    p: float = 1
+    center: Sequence[float] = (0.25, 0.75)
+    _op = "mosaic"
 
 
 @dataclasses.dataclass(frozen=True)
