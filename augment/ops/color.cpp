@@ -116,13 +116,17 @@ MILLRACE_SIMD_BODY inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::u
   const auto none = static_cast<float>(high == low);  // avoids a division by 0
   const float saturation = range / (high + none);
   const float divisor = range + none;
-  const float rc = (high - red) / divisor;
-  const float gc = (high - green) / divisor;
-  const float bc = (high - blue) / divisor;
-  // Sixths of the circle, from red on. Adding a whole turn keeps them from being negative.
-  const float from_red = bc - gc, from_green = (rc + 2.0f) - bc, from_blue = (gc + 4.0f) - rc;
-  float sixths = high == green ? from_green : from_blue;
-  sixths = high == red ? from_red : sixths;
+  // Sixths of the circle, from red on: those of the two lower channels, counted from the highest.
+  // Selecting them before they are divided takes one division less than selecting the result.
+  const float above_red = high - red, above_green = high - green, above_blue = high - blue;
+  float more = high == green ? above_red : above_green;
+  float less = high == green ? above_blue : above_red;
+  float begin = high == green ? 2.0f : 4.0f;
+  more = high == red ? above_blue : more;
+  less = high == red ? above_green : less;
+  begin = high == red ? 0.0f : begin;
+  const float sixths = (more / divisor + begin) - less / divisor;
+  // Adding a whole turn keeps it from being negative.
   float hue = sixths * static_cast<float>(1.0 / 6) + 1.0f;
   hue -= static_cast<float>(hue >= 1.0f);
   hue += by;

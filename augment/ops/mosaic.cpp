@@ -29,11 +29,11 @@ struct Mosaic {
   void parts(const millrace_sample& sample, Parts& parts, Call& call) const {
     const int width = sample.size.width, height = sample.size.height;
     for (int to = 0; to < kGroup; ++to) {
-      if (!is_applied(call, p)) continue;
+      if (!call.chance(p)) continue;
       const int x = static_cast<int>(call.uniform(low, high) * width);
       const int y = static_cast<int>(call.uniform(low, high) * height);
-      call.report("x", x);
-      call.report("y", y);
+      call.report(kNames[to][0], x);
+      call.report(kNames[to][1], y);
       const auto add = [&](int turn, const Rect& window, int dx, int dy) {
         parts.add({to, (to + turn) % kGroup, window, dx, dy, 1});
       };
@@ -43,6 +43,10 @@ struct Mosaic {
       add(3, {x, y, width, height}, x, y);
     }
   }
+
+  /// Names of where the samples of a group meet.
+  static constexpr const char* kNames[kGroup][2] = {
+      {"x0", "y0"}, {"x1", "y1"}, {"x2", "y2"}, {"x3", "y3"}};
 
   double p, low = 0, high = 0;
 };

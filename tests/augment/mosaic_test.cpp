@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "augment/ops/builtin.h"
 #include "augment/plan/plan.h"
@@ -46,11 +48,11 @@ void compare(const Plan& plan, std::uint64_t group, std::size_t own) {
   const auto scratch = plan.make_scratch();
   plan.mix({7, 0, group}, {after.data(), labels.data(), kFour}, *scratch, &trace, own);
 
-  // All four are drawn in turn; these are the draws of sample `own`.
-  std::map<std::string, std::vector<double>> drawn;
-  for (const Trace::Drawn& one : trace.drawn) drawn[one.name].push_back(one.value);
-  ASSERT_EQ(drawn["x"].size(), kFour);
-  const int meet_x = static_cast<int>(drawn["x"][own]), meet_y = static_cast<int>(drawn["y"][own]);
+  std::map<std::string, double> drawn;
+  for (const Trace::Drawn& one : trace.drawn) drawn[one.name] = one.value;
+  ASSERT_EQ(drawn.size(), 2u * kFour);
+  const int meet_x = static_cast<int>(drawn["x" + std::to_string(own)]);
+  const int meet_y = static_cast<int>(drawn["y" + std::to_string(own)]);
   EXPECT_GE(meet_x, kCanvas.width / 4 - 1);
   EXPECT_LE(meet_x, kCanvas.width * 3 / 4);
   double counted[kFour] = {};

@@ -59,7 +59,7 @@ TEST(PluginTable, EachDefectIsRefusedByName) {
   refused("built for plugin interface 2.2, this millrace has 1.2",
           [](FakePlugin& p) { p.table.abi_major = 2; });
   refused("built for plugin interface 1.3, this millrace has 1.2",
-          [](FakePlugin& p) { p.table.abi_minor = 2; });
+          [](FakePlugin& p) { p.table.abi_minor = 3; });
   refused("table of 8 bytes", [](FakePlugin& p) { p.table.struct_size = 8; });
   refused("no id", [](FakePlugin& p) { p.table.id = ""; });
   refused("no id", [](FakePlugin& p) { p.table.id = "Not a name"; });

@@ -198,14 +198,15 @@ def test_ultralytics_form(coco, numpy):
 
 def test_boxes_of_mixed_samples_name_their_images(coco):
     chain = [mr.Resize((160, 200)), mr.HFlip()]
-    for batch in make(coco, chain=[*chain, mr.Mosaic(p=0.8)], batch=COUNT):
+    for batch in make(coco, "data.instance_masks=true", chain=[*chain, mr.Mosaic(p=0.8)], batch=COUNT):
         boxes, places = batch.boxes, np.repeat(np.arange(COUNT), np.diff(batch.boxes.offsets))
         assert (boxes.weights == 1).all() and set(boxes.samples) <= set(batch.samples)
         assert (boxes.samples != batch.samples[places]).sum() > 10
         for (left, top, right, bottom), place, mask in zip(boxes.values.astype(int), places, batch.instance_masks):
-            inside = batch.images[place].mean(0)[top + 2:bottom - 2, left + 2:right - 2]
-            assert inside.size == 0 or inside.min() > 150, "a bright rectangle"
-            assert mask[top + 1:bottom - 1, left + 1:right - 1].all() and mask[:max(0, top - 1)].sum() == 0
+            if min(right - left, bottom - top) > 6:
+                inside = np.s_[top + 2:bottom - 2, left + 2:right - 2]
+                assert batch.images[place].mean(0)[inside].min() > 150, "a bright rectangle"
+                assert mask[inside].all() and mask[:max(0, top - 1)].sum() == 0
         assert (copy.deepcopy(batch).boxes.samples == boxes.samples).all()
     batch = next(iter(make(coco, chain=[*chain, mr.MixUp()], batch=COUNT)))
     assert len(batch.boxes.values) == 2 * COUNT and (batch.boxes.weights < 1).all()
