@@ -25,8 +25,11 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
             name_of(dtype)),
         "leave output.dtype at f32, or set output.normalize=loader");
   for (const OpSpec& spec : chain) {
-    // CutMix only moves pixels; ops that blend them would have their results rounded to levels.
-    if (!spec.enabled || spec.op == "cutmix" || plugins::augmentation(spec.op).batch == nullptr)
+    // CutMix and parts alone only move pixels; ops that blend them would have their results rounded
+    // to levels.
+    const millrace_batch* const batch = plugins::augmentation(spec.op).batch;
+    if (!spec.enabled || batch == nullptr || spec.op == "cutmix" ||
+        !plugins::changes_samples(*batch))
       continue;
     throw UsageError(
         fmt::format("output.normalize=device with {}: mixed values would be rounded to levels",

@@ -372,11 +372,15 @@ TEST_F(Training, WhatADeviceCannotNormaliseIsRefused) {
   EXPECT_TRUE(refused(run(training("run", device + Arguments{"augment+=mixup"})), 2,
                       {"output.normalize=device", "mixup", "rounded"}));
   EXPECT_FALSE(fs::exists(in("run")));
-  // CutMix only moves pixels: the losses are the same wherever normalisation happens.
-  const Arguments cutmix{"augment+=cutmix", "train.steps=5"};
-  ASSERT_TRUE(succeeded(run(training("loader", cutmix))));
-  ASSERT_TRUE(succeeded(run(training("device", device + cutmix))));
-  EXPECT_EQ(summary("device")["parameters_hash"], summary("loader")["parameters_hash"]);
+  // These only move pixels: the losses are the same wherever normalisation happens.
+  for (const std::string op : {"cutmix", "mosaic"}) {
+    const Arguments moves{"augment+=" + op, "train.steps=5"};
+    ASSERT_TRUE(succeeded(run(training(op + "-loader", moves))));
+    ASSERT_TRUE(succeeded(run(training(op + "-device", device + moves))));
+    EXPECT_EQ(summary(op + "-device")["parameters_hash"],
+              summary(op + "-loader")["parameters_hash"])
+        << op;
+  }
 }
 
 TEST_F(Training, TheCpuHasNoQueue) {
