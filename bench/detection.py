@@ -98,7 +98,7 @@ def ours(folder, workload, workers, *words, **options):
     else:
         chain = [mr.Resize(SIDE - 1, max_size=SIDE), mr.CenterCrop(SIDE, fill=114),
                  mr.RandomAffine(0, translate=(0.1, 0.1), scale=(0.5, 1.5), interpolation="bilinear", fill=114),
-                 mr.ColorJitter(brightness=0.4, saturation=0.7, hue=0.015), mr.HFlip(), mr.Mosaic()]
+                 mr.RandomHSV(), mr.HFlip(), mr.Mosaic()]
     return mr.Loader(mr.Yolo(folder), chain, f"loader.workers={workers}", "loader.drop_last=true", *words, batch=BATCH,
                      **options)
 

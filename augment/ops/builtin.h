@@ -50,6 +50,7 @@ extern const Augmentation kRandomAffine;
 extern const Augmentation kRandomApply;
 extern const Augmentation kRandomCrop;
 extern const Augmentation kRandomErasing;
+extern const Augmentation kRandomHsv;
 extern const Augmentation kRandomPerspective;
 extern const Augmentation kRandomResizedCrop;
 extern const Augmentation kRandomRotation;

@@ -255,10 +255,37 @@ const Augmentation kHue = kAugmentation<Hue>;
 // order (torchvision's ColorJitter).
 namespace {
 
-constexpr Parameter factors(const char* name) {
-  return numbers(name, "[0]", lengths(1, 2), 0, 1000,
+constexpr Parameter factors(const char* name, const char* fallback = "[0]") {
+  return numbers(name, fallback, lengths(1, 2), 0, 1000,
                  "factor: b for [max(0, 1 - b), 1 + b], or [low, high]");
 }
+constexpr Parameter turns(const char* fallback) {
+  return numbers("hue", fallback, lengths(1, 2), -0.5, 0.5,
+                 "fraction of a full turn: h for [-h, h], or [low, high]");
+}
+
+/// Amounts that are drawn uniformly.
+struct Range {
+  double low = 1, high = 1;
+
+  /// Reads factors(), or turns() if `center` is 0.
+  Range(const Values& values, const char* name, double center) {
+    const Numbers given = values.numbers(name);
+    if (given.size() == 2) {
+      low = given[0];
+      high = given[1];
+    } else {
+      if (given[0] < 0)
+        throw BadUse("a single number of hue is negative", "write hue=0.1, or hue=[-0.1, 0.1]");
+      low = center == 0 ? -given[0] : std::max(0.0, center - given[0]);
+      high = center + given[0];
+    }
+    if (low > high)
+      throw BadUse(std::string("the low end of ") + name + " lies above its high end",
+                   "write [low, high]");
+  }
+  double draw(Call& call) const { return call.uniform(low, high); }
+};
 
 class ColorJitter {
  public:
@@ -266,29 +293,15 @@ class ColorJitter {
   static constexpr const char* kPython = "ColorJitter";
   static constexpr const char* kHelp =
       "change brightness, contrast, saturation and hue by random amounts in a random order";
-  static constexpr Parameter kParams[] = {
-      factors("brightness"), factors("contrast"), factors("saturation"),
-      numbers("hue", "[0]", lengths(1, 2), -0.5, 0.5,
-              "fraction of a full turn: h for [-h, h], or [low, high]")};
+  static constexpr Parameter kParams[] = {factors("brightness"), factors("contrast"),
+                                          factors("saturation"), turns("[0]")};
   static constexpr Reach kReach{MILLRACE_GLOBAL, 0};
 
-  explicit ColorJitter(const Values& values) {
-    for (int i = 0; i < 4; ++i) {
-      const Numbers given = values.numbers(kParams[i].name);
-      const double center = i == kHue ? 0 : 1;
-      Range& range = ranges_[i];
-      if (given.size() == 2)
-        range = {given[0], given[1]};
-      else if (given[0] < 0)
-        throw BadUse("a single number of hue is negative", "write hue=0.1, or hue=[-0.1, 0.1]");
-      else
-        range = {i == kHue ? -given[0] : std::max(0.0, 1 - given[0]), center + given[0]};
-      if (range.low > range.high)
-        throw BadUse(std::string("the low end of ") + kParams[i].name + " lies above its high end",
-                     "write [low, high]");
-      range.drawn = range.low != center || range.high != center;
-    }
-  }
+  explicit ColorJitter(const Values& values)
+      : ranges_{{values, "brightness", 1},
+                {values, "contrast", 1},
+                {values, "saturation", 1},
+                {values, "hue", 0}} {}
 
   void apply(Image image, Call& call) const {
     int order[4] = {0, 1, 2, 3};
@@ -296,10 +309,10 @@ class ColorJitter {
       std::swap(order[left - 1], order[call.integer(left)]);
     double amounts[4] = {};
     for (int i = 0; i < 4; ++i)
-      if (ranges_[i].drawn) amounts[i] = call.uniform(ranges_[i].low, ranges_[i].high);
+      if (is_drawn(i)) amounts[i] = ranges_[i].draw(call);
     int rank = 0;
     for (const int i : order) {
-      if (!ranges_[i].drawn) continue;
+      if (!is_drawn(i)) continue;
       call.report(kParams[i].name, amounts[i]);
       call.report(kPlaces[i], ++rank);
       kAdjust[i](image, amounts[i]);
@@ -308,10 +321,11 @@ class ColorJitter {
 
  private:
   static constexpr int kHue = 3;
-  struct Range {
-    double low = 1, high = 1;
-    bool drawn = false;
-  };
+  /// Returns whether an amount may change anything.
+  bool is_drawn(int i) const {
+    const double same = i == kHue ? 0 : 1;
+    return ranges_[i].low != same || ranges_[i].high != same;
+  }
   static constexpr void (*kAdjust[])(const Image&, double) = {adjust_brightness, adjust_contrast,
                                                               adjust_saturation, adjust_hue};
   static constexpr const char* kPlaces[] = {"brightness_place", "contrast_place",
@@ -322,5 +336,80 @@ class ColorJitter {
 }  // namespace
 
 const Augmentation kColorJitter = kAugmentation<ColorJitter>;
+
+// random_hsv: turns hues and scales saturation and value by random amounts, as Ultralytics'
+// RandomHSV does with 8-bit hues, saturations and values. Here a pixel is rounded once.
+namespace {
+
+/// Changes one pixel in HSV (Smith, "Color Gamut Transform Pairs", 1978). `by` is in sixths of the
+/// circle, 0 to 6. Computes all cases and selects one, because branches do not vectorise.
+MILLRACE_SIMD_BODY inline void change_hsv(std::uint8_t& r, std::uint8_t& g, std::uint8_t& b,
+                                          float by, float saturation, float value) {
+  const float red = r, green = g, blue = b;
+  float high = red > green ? red : green;
+  high = high > blue ? high : blue;
+  float low = red < green ? red : green;
+  low = low < blue ? low : blue;
+  const float range = high - low;
+  // Sixths of the circle, from red on.
+  float difference = high == green ? blue - red : red - green;
+  float begin = high == green ? 2.0f : 4.0f;
+  difference = high == red ? green - blue : difference;
+  begin = high == red ? 0.0f : begin;
+  float hue = difference / (range + static_cast<float>(range == 0.0f)) + begin + by;
+  hue += hue < 0.0f ? 6.0f : 0.0f;
+  hue -= hue >= 6.0f ? 6.0f : 0.0f;
+  float top = high * value;
+  top = top < 255.0f ? top : 255.0f;
+  // The new range is the new value times the new saturation, which is at most 1.
+  float chroma = top / (high + static_cast<float>(high == 0.0f)) * range * saturation;
+  chroma = chroma < top ? chroma : top;
+  const auto level = [&](float turned) {
+    turned -= turned >= 6.0f ? 6.0f : 0.0f;
+    float part = turned < 4.0f - turned ? turned : 4.0f - turned;
+    part = part < 1.0f ? part : 1.0f;
+    part = part > 0.0f ? part : 0.0f;
+    return static_cast<std::uint8_t>(static_cast<int>(top - chroma * part + 0.5f));
+  };
+  r = level(hue + 5.0f);
+  g = level(hue + 3.0f);
+  b = level(hue + 1.0f);
+}
+
+struct RandomHsv {
+  static constexpr const char* kName = "random_hsv";
+  static constexpr const char* kPython = "RandomHSV";
+  static constexpr const char* kHelp = "change hue, saturation and value by random amounts";
+  static constexpr Parameter kParams[] = {turns("[0.015]"), factors("saturation", "[0.7]"),
+                                          factors("value", "[0.4]")};
+
+  explicit RandomHsv(const Values& values)
+      : hue(values, "hue", 0), saturation(values, "saturation", 1), value(values, "value", 1) {}
+
+  void apply(Image image, Call& call) const {
+    const double turn = hue.draw(call), more_saturation = saturation.draw(call);
+    const double more_value = value.draw(call);
+    call.report("hue", turn);
+    call.report("saturation", more_saturation);
+    call.report("value", more_value);
+    if (image.channels == 1) return;
+    each_rgb_run<true>(image, [&](RgbRun& run, std::size_t count) {
+      dispatch_simd(
+          [](std::uint8_t* __restrict r, std::uint8_t* __restrict g, std::uint8_t* __restrict b,
+             std::size_t n, float by, float saturations, float values) MILLRACE_SIMD_BODY {
+            for (std::size_t i = 0; i < n; ++i)
+              change_hsv(r[i], g[i], b[i], by, saturations, values);
+          },
+          run.r, run.g, run.b, count, static_cast<float>(turn * 6),
+          static_cast<float>(more_saturation), static_cast<float>(more_value));
+    });
+  }
+
+  Range hue, saturation, value;
+};
+
+}  // namespace
+
+const Augmentation kRandomHsv = kAugmentation<RandomHsv>;
 
 }  // namespace millrace::augment
