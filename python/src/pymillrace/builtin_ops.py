@@ -33,6 +33,7 @@ __all__ = [
     "RandomEqualize",
     "RandomErasing",
     "RandomGrayscale",
+    "RandomHSV",
     "RandomInvert",
     "RandomPerspective",
     "RandomPosterize",
@@ -476,6 +477,25 @@ class RandomGrayscale(Op):
 
     p: float = 0.1
     _op = "grayscale"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomHSV(Op):
+    """Change hue, saturation and value by random amounts.
+
+    Args:
+        hue: fraction of a full turn: h for [-h, h], or [low, high] (one number or a list of 2 numbers from -0.5 to 0.5;
+            default 0.015)
+        saturation: factor: b for [max(0, 1 - b), 1 + b], or [low, high] (one number or a list of 2 numbers from 0 to
+            1000; default 0.7)
+        value: factor: b for [max(0, 1 - b), 1 + b], or [low, high] (one number or a list of 2 numbers from 0 to 1000;
+            default 0.4)
+    """
+
+    hue: float | Sequence[float] = 0.015
+    saturation: float | Sequence[float] = 0.7
+    value: float | Sequence[float] = 0.4
+    _op = "random_hsv"
 
 
 @dataclasses.dataclass(frozen=True)
