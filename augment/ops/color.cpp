@@ -1,5 +1,7 @@
 // Colour arithmetic that several ops share.
 #include <algorithm>
+#include <array>
+#include <string>
 #include <utility>
 
 #include "augment/ops/builtin.h"
@@ -298,10 +300,8 @@ class ColorJitter {
   static constexpr Reach kReach{MILLRACE_GLOBAL, 0};
 
   explicit ColorJitter(const Values& values)
-      : ranges_{{values, "brightness", 1},
-                {values, "contrast", 1},
-                {values, "saturation", 1},
-                {values, "hue", 0}} {}
+      : ranges_{Range(values, "brightness", 1), Range(values, "contrast", 1),
+                Range(values, "saturation", 1), Range(values, "hue", 0)} {}
 
   void apply(Image image, Call& call) const {
     int order[4] = {0, 1, 2, 3};
@@ -330,7 +330,7 @@ class ColorJitter {
                                                               adjust_saturation, adjust_hue};
   static constexpr const char* kPlaces[] = {"brightness_place", "contrast_place",
                                             "saturation_place", "hue_place"};
-  Range ranges_[4];
+  std::array<Range, 4> ranges_;
 };
 
 }  // namespace
