@@ -13,14 +13,11 @@ turn, and the least time per item that profile() has found for `fetch`. Needs da
 """
 import argparse
 import itertools
-import multiprocessing
 import pathlib
-import statistics
 import sys
 import tempfile
-import time
 
-from cpu_seconds import of_process
+from turns import cpu_s, in_turns, spread
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BATCH = 32
@@ -81,10 +78,6 @@ def loader_of(way, folder, saved, workers):
                      "loader.drop_last=true", batch=BATCH, normalize=mr.IMAGENET)
 
 
-def cpu_s():
-    return time.process_time() + sum(of_process(child.pid) for child in multiprocessing.active_children())
-
-
 def turn(way, folder, saved, arguments):
     """Loads batches. Returns images per CPU-second and, of millrace's ways, the first batches' hash and fetch."""
     import xxhash
@@ -106,10 +99,6 @@ def turn(way, folder, saved, arguments):
     return rate, state.hexdigest(), first.s_per_sample if first.step == "fetch" else None
 
 
-def spread(values, digits):
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
@@ -121,22 +110,18 @@ def main():
     import torch
 
     torch.set_num_threads(1)
-    rates, fetches, hashes = {way: [] for way in arguments.ways}, {way: [] for way in arguments.ways}, set()
     with tempfile.TemporaryDirectory() as saved:
         save_data_set(arguments.data, saved)
-        for number in range(arguments.turns):
-            for way in arguments.ways if number % 2 == 0 else reversed(arguments.ways):
-                rate, found, fetch = turn(way, arguments.data, saved, arguments)
-                rates[way].append(rate)
-                hashes |= {found} - {None}
-                fetches[way] += [] if fetch is None else [fetch]
-    if len(hashes) != 1:
+        found = in_turns(arguments.ways, arguments.turns, lambda way: turn(way, arguments.data, saved, arguments))
+    rates = {way: [rate for rate, _, _ in turns] for way, turns in found.items()}
+    if len({digest for turns in found.values() for _, digest, _ in turns} - {None}) != 1:
         sys.exit("the batches of millrace's ways differ")
     print("| way | images per CPU-second | beside files | fetch, µs per item |")
     print("| --- | --- | --- | --- |")
     for way in arguments.ways:
         ratios = [one / files for one, files in zip(rates[way], rates["files"])]
-        fetch = f"{1e6 * min(fetches[way]):.0f}" if fetches[way] else ""
+        fetches = [fetch for _, _, fetch in found[way] if fetch is not None]
+        fetch = f"{1e6 * min(fetches):.0f}" if fetches else ""
         print(f"| {way} | {spread(rates[way], 0)} | {spread(ratios, 3)} | {fetch} |")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares loaders of images with boxes for detection: images per CPU-second, in turns.
 
-    detection.py DATA [--turns N] [--images N] [--workers N] [--only NAME,...]
+    detection.py DATA [--turns N] [--images N] [--workers N] [--only NAME,...] [--costs]
 
 DATA is a folder of class folders with JPEG files (`millrace data make photos`), for which boxes are drawn with the
 sizes and counts of COCO's: 7 per image on average, 41% of them smaller than 32 x 32 pixels, 24% larger than 96 x 96.
@@ -28,10 +28,11 @@ import numpy as np
 import pymillrace as mr
 import torch
 from PIL import Image
-from segmentation import MEAN, STD, cpu_s, spread
+from segmentation import MEAN, STD
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
+from turns import in_turns, print_rates, rate_of, spread
 
 SIDE, BATCH, CLASSES = 640, 16, 80
 WARM_UP = 24  # batches
@@ -92,15 +93,15 @@ class Files(torch.utils.data.Dataset):
                           {"boxes": boxes, "labels": torch.from_numpy(labels)})
 
 
-def ours(folder, workload, workers, *words, **options):
-    if workload == "resize":
-        chain = [mr.Resize((SIDE, SIDE)), mr.HFlip()]
-    else:
-        chain = [mr.Resize(SIDE - 1, max_size=SIDE), mr.CenterCrop(SIDE, fill=114),
-                 mr.RandomAffine(0, translate=(0.1, 0.1), scale=(0.5, 1.5), interpolation="bilinear", fill=114),
-                 mr.RandomHSV(), mr.HFlip(), mr.Mosaic()]
-    return mr.Loader(mr.Yolo(folder), chain, f"loader.workers={workers}", "loader.drop_last=true", *words, batch=BATCH,
-                     **options)
+def ours(folder, workload, workers, *words, steps=None, **options):
+    chains = {
+        "resize": [mr.Resize((SIDE, SIDE)), mr.HFlip()],
+        "mosaic": [mr.Resize(SIDE - 1, max_size=SIDE), mr.CenterCrop(SIDE, fill=114),
+                   mr.RandomAffine(0, translate=(0.1, 0.1), scale=(0.5, 1.5), interpolation="bilinear", fill=114),
+                   mr.RandomHSV(), mr.HFlip(), mr.Mosaic()],
+    }
+    return mr.Loader(mr.Yolo(folder), chains[workload][:steps], f"loader.workers={workers}", "loader.drop_last=true",
+                     *words, batch=BATCH, **options)
 
 
 def check(folder, workload):
@@ -161,14 +162,26 @@ def batches_of(way, folder, files, workload, workers):
 
 def turn(way, folder, files, workload, arguments):
     """Loads batches. Returns images per CPU-second."""
-    batches = batches_of(way, folder, files, workload, arguments.workers)
-    for _ in itertools.islice(batches, WARM_UP):
-        pass
-    begin, count = cpu_s(), max(1, arguments.images // BATCH)
     kind = torch.float32 if workload == "resize" else torch.uint8
-    for images, objects in itertools.islice(batches, count):
+
+    def check_batch(batch):
+        images, objects = batch
         assert len(images) == BATCH and images[0].shape == (3, SIDE, SIDE) and images[0].dtype == kind and objects > 0
-    return count * BATCH / (cpu_s() - begin)
+    return rate_of(batches_of(way, folder, files, workload, arguments.workers), BATCH, arguments.images, WARM_UP,
+                   check_batch)
+
+
+def print_costs(folder, arguments):
+    """Prints the CPU time per image of the first steps of `mosaic`, and of all."""
+    steps = {"decoding and resizing": 2, "and the affine map": 3, "and colours and a flip": 5, "and the mosaic": 6}
+
+    def ms(name):
+        loader = ours(folder, "mosaic", arguments.workers, "output.dtype=u8", steps=steps[name])
+        batches = itertools.chain.from_iterable(itertools.repeat(loader))
+        return 1e3 / rate_of(batches, BATCH, arguments.images, WARM_UP, len)
+    print("\n| steps of `mosaic` | CPU ms per image |\n| --- | --- |")
+    for name, found in in_turns(list(steps), arguments.turns, ms).items():
+        print(f"| {name} | {spread(found, 2)} |")
 
 
 def main():
@@ -177,6 +190,7 @@ def main():
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--images", type=int, default=512, help="per way and turn")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--costs", action="store_true", help="also print what each step of `mosaic` takes in ours")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(WAYS))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -187,13 +201,10 @@ def main():
         print("| workload | way | images per CPU-second | ours / this way |")
         print("| --- | --- | --- | --- |", flush=True)
         for workload in arguments.only:
-            rates = {way: [] for way in WAYS[workload]}
-            for number in range(arguments.turns):
-                for way in WAYS[workload] if number % 2 == 0 else reversed(WAYS[workload]):
-                    rates[way].append(turn(way, folder, files, workload, arguments))
-            for way in WAYS[workload]:
-                ratios = [mine / one for mine, one in zip(rates["ours"], rates[way])]
-                print(f"| {workload} | {way} | {spread(rates[way], 0)} | {spread(ratios, 2)} |", flush=True)
+            print_rates(workload, in_turns(WAYS[workload], arguments.turns,
+                                           lambda way: turn(way, folder, files, workload, arguments)))
+        if arguments.costs:
+            print_costs(folder, arguments)
         size = sum(file.stat().st_size for file in files) / len(files)
         mean = sum(len(boxes_of(file)[0]) for file in files) / len(files)
     print(f"\n{len(files)} images of {size / 1e3:.0f} kB with {mean:.1f} boxes on average; "

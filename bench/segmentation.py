@@ -16,21 +16,18 @@ beside it in the same turn. Needs numpy, pillow, torch and torchvision.
 """
 import argparse
 import itertools
-import multiprocessing
 import pathlib
-import statistics
 import sys
 import tempfile
-import time
 
 import numpy as np
 import pymillrace as mr
 import torch
-from cpu_seconds import of_process
 from PIL import Image
 from torchvision import tv_tensors
 from torchvision.transforms import InterpolationMode, v2
 from torchvision.transforms.v2 import functional as F
+from turns import in_turns, print_rates, rate_of
 
 SIDE, BATCH, CLASSES = 512, 16, 6
 NONE = 255
@@ -121,10 +118,6 @@ def check(folder, masks, workload, count=48):
     return off / total
 
 
-def cpu_s():
-    return time.process_time() + sum(of_process(child.pid) for child in multiprocessing.active_children())
-
-
 def turn(way, folder, masks, pairs, workload, arguments):
     """Loads batches. Returns images per CPU-second."""
     if way == "ours":
@@ -134,19 +127,13 @@ def turn(way, folder, masks, pairs, workload, arguments):
         loader = torch.utils.data.DataLoader(files, BATCH, shuffle=True, drop_last=True, num_workers=arguments.workers,
                                              persistent_workers=True)
     batches = itertools.chain.from_iterable(itertools.repeat(loader))
-    for _ in itertools.islice(batches, WARM_UP):
-        pass
-    begin, count = cpu_s(), max(1, arguments.images // BATCH)
-    for batch in itertools.islice(batches, count):
+
+    def check_batch(batch):
         ids = batch.masks if way == "ours" else batch[1]
         images = batch.images if way == "ours" else batch[0]
         assert ids.shape == (BATCH, SIDE, SIDE) and ids.dtype == torch.uint8
         assert images.shape == (BATCH, 3, SIDE, SIDE) and images.dtype == torch.float32
-    return count * BATCH / (cpu_s() - begin)
-
-
-def spread(values, digits):
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
+    return rate_of(batches, BATCH, arguments.images, WARM_UP, check_batch)
 
 
 def main():
@@ -168,13 +155,8 @@ def main():
         shares = {}
         for workload in arguments.only:
             shares[workload] = check(arguments.data, masks, workload)
-            rates = {way: [] for way in WAYS}
-            for number in range(arguments.turns):
-                for way in WAYS if number % 2 == 0 else reversed(WAYS):
-                    rates[way].append(turn(way, arguments.data, masks, pairs, workload, arguments))
-            for way in WAYS:
-                ratios = [mine / one for mine, one in zip(rates["ours"], rates[way])]
-                print(f"| {workload} | {way} | {spread(rates[way], 0)} | {spread(ratios, 2)} |", flush=True)
+            print_rates(workload, in_turns(WAYS, arguments.turns, lambda way: turn(way, arguments.data, masks, pairs,
+                                                                                   workload, arguments)))
     different = ", ".join(f"{name} {share:.1e}" for name, share in shares.items())
     print(f"\n{len(pairs)} images of {sizes[0] / 1e3:.0f} kB and masks of {sizes[1] / 1e3:.1f} kB on average; share of "
           f"the masks' pixels that differ: {different}")
