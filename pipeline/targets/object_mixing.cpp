@@ -95,9 +95,9 @@ void mix_objects(std::span<const millrace_part> parts, int width, const Objects&
 }  // namespace
 
 TargetOptions before_mixing(const TargetOptions& options) {
-  TargetOptions raw;
-  raw.min_area = 0;
-  raw.flip_pairs = options.flip_pairs;
+  TargetOptions raw = options;
+  raw.format = BoxFormat::xyxy;
+  raw.relative = false;
   return raw;
 }
 

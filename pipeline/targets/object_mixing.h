@@ -10,8 +10,9 @@
 
 namespace millrace::pipeline {
 
-/// Returns the options with which objects are tracked if they will be mixed: as edges in pixels,
-/// and whatever is left of them, because hand_out() chooses.
+/// Returns the options with which objects are tracked if they will be mixed: as edges in pixels.
+/// Boxes that are too small already are left out, because no part enlarges them; hand_out() leaves
+/// out those that parts have cut too small.
 MILLRACE_PRIVATE_API TargetOptions before_mixing(const TargetOptions& options);
 
 /// Fills `to` with the samples of `from` except those at the positions `without` (ascending), and

@@ -151,7 +151,7 @@ Objects mixed_through(const std::string& op, const TargetOptions& targets) {
   return loader.next().objects();
 }
 
-TEST(MixedTargets, AreChosenAndWrittenBehindTheLastOp) {
+TEST(MixedTargets, AreChosenAndWrittenAfterTheLastOp) {
   const Objects all = mixed_through("mosaic", {});
   TargetOptions options;
   options.min_visibility = 0.6;
