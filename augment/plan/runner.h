@@ -20,12 +20,11 @@ struct PlanScratch final : Transform::Scratch {
   ResampleScratch resample;
   LevelTable tables[3];
   LevelTable fresh[3];
-  // Of the group that is mixed:
-  std::vector<std::int32_t> group_places;  ///< positions of its samples among the neighbours
-  std::vector<void*> group;                ///< its samples
+  std::vector<std::int32_t> group_places;  ///< positions of the group's samples in the batch
+  std::vector<void*> group;                ///< samples of the group that is mixed
   std::vector<float*> group_labels;        ///< their labels
-  std::vector<void*> group_masks;          ///< and their masks, if there are any
-  std::vector<millrace_part> parts;        ///< of an op, for all groups
+  std::vector<void*> group_masks;          ///< their masks, if there are any
+  std::vector<millrace_part> parts;        ///< parts of one op's samples in all groups
   plugins::CallContext context;
 
   void trim(std::size_t most) override;

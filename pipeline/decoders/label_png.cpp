@@ -1,3 +1,4 @@
+// Unpacks masks with libpng, in memory that is reused from file to file.
 #include "pipeline/decoders/label_png.h"
 
 #include <fmt/format.h>

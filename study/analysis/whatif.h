@@ -161,8 +161,8 @@ Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
 
 // Predicts other numbers of workers from the records of one run.
 
-inline constexpr std::int64_t kMaxReplayed = 4096;
-inline constexpr std::int64_t kMaxReplayedBatch = 1 << 20;
+inline constexpr std::int64_t kMaxReplayed = 4096;          ///< cores, threads, or batches ahead
+inline constexpr std::int64_t kMaxReplayedBatch = 1 << 20;  ///< samples per batch
 
 /// Returns the replay's input for the run of `summary`: CPU time per sample from loader_cpu_s, the
 /// update and the trainer's own time per step. Returns nothing where the records do not suffice:
