@@ -1,9 +1,9 @@
 """Timeline of a run, in the Trace Event Format of Perfetto (ui.perfetto.dev) and chrome://tracing.
 
-A track per watched loader shows the trainer's spans, from the rows of steps.csv: those of a step one after the other.
-Two tracks per worker show its main thread and the thread that sends batches, from the worker's records. The first holds
-the latest 4096 steps, the others the last epoch's batches: a record is overwritten by that of the same number in the
-next epoch.
+A track per watched loader shows the trainer's spans, from the rows of steps.csv: those of a step in a fixed order, with
+the update last, though code between iter() and the first next() ran before the first batch came. Two tracks per worker
+show its main thread and the thread that sends batches, from the worker's records. The first holds the latest 4096
+steps, the others the last epoch's batches: a record is overwritten by that of the same number in the next epoch.
 """
 from __future__ import annotations
 

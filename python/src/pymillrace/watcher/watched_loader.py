@@ -212,10 +212,10 @@ class WatchedLoader:
     def iter_ended(self) -> None:
         if self._iter_reading is None:
             return
+        self.session.watchdog.start()  # after the workers: none is forked beside a thread
         ns = self._timeline.iter_ended(self.table, perf_counter_ns())
         self.breakdown.add_outside(STARTUP, list(between(self._iter_reading, self.clock.read())), ns)
         self._iter_reading = None
-        self.session.watchdog.start()
 
     # next()
 
