@@ -352,15 +352,28 @@ std::size_t planned_runs(const VerificationOrder& order) {
   return runs;
 }
 
+namespace {
+
+constexpr double kIntervalConfidence = 0.9;
+
+std::vector<double> logarithms(const std::vector<double>& values) {
+  std::vector<double> logs;
+  for (const double one : values) logs.push_back(std::log(one));
+  return logs;
+}
+
+}  // namespace
+
 Verification::Verification(const VerificationOrder& order, const Run& run, bool accept_noise)
-    : accept_noise_(accept_noise), blocks_(order.size()), repeats_left_(planned_runs(order) / 2) {
+    : accept_noise_(accept_noise), repeats_left_(planned_runs(order) / 2) {
   if (!order.empty()) changes_ = order.front();
   if (!changes_.empty()) ratios_.resize(*std::max_element(changes_.begin(), changes_.end()) + 1);
   all_.resize(ratios_.size());
-  settled_.resize(ratios_.size());
-  for (auto block : order) {
-    std::erase_if(block, [this](std::size_t change) { return is_settled(change); });
+  planned_.resize(ratios_.size());
+  for (const auto& planned : order) {
+    const std::vector<std::size_t> block = unsettled(planned);
     if (block.empty()) continue;
+    for (const std::size_t change : block) ++planned_[change];
     TimedRun before = run_valid({}, run);
     for (const std::size_t change : block) {
       const TimedRun changed = run_valid(change, run);
@@ -378,12 +391,20 @@ Verification::Verification(const VerificationOrder& order, const Run& run, bool 
   }
 }
 
-bool Verification::is_settled(std::size_t change) {
-  const auto known = interval(change);
-  const bool settled = known && ratios_[change].size() == all_[change].size() &&
-                       known->second <= kSettled * known->first;
-  settled_[change] += settled;
-  return settled;
+std::vector<std::size_t> Verification::unsettled(std::vector<std::size_t> block) const {
+  std::vector<std::vector<double>> logs;
+  for (const auto& ratios : ratios_) logs.push_back(logarithms(ratios));
+  const double most = std::log(kSettled);
+  const double pooled = 2 * pooled_half_width(logs, kIntervalConfidence);
+  std::erase_if(block, [&](std::size_t change) {
+    const std::vector<double>& own = logs[change];
+    if (own.size() < 2 || own.size() < all_[change].size()) return false;
+    const Interval interval = t_interval(own, kIntervalConfidence);
+    const auto [least, largest] = std::minmax_element(own.begin(), own.end());
+    return interval.high - interval.low <= most ||
+           (*largest - *least <= most && pooled <= most * std::sqrt(own.size()));
+  });
+  return block;
 }
 
 TimedRun Verification::run_valid(std::optional<std::size_t> change, const Run& run) {
@@ -404,7 +425,7 @@ int Verification::void_runs() const {
 
 std::optional<double> Verification::ratio(std::size_t change) const {
   const std::vector<double>& valid = ratios_.at(change);
-  if (2 * valid.size() <= blocks_ - settled_[change]) return std::nullopt;
+  if (2 * valid.size() <= planned_[change]) return std::nullopt;
   return middle_of(valid);
 }
 
@@ -415,9 +436,7 @@ std::optional<double> Verification::disturbed_ratio(std::size_t change) const {
 
 std::optional<std::pair<double, double>> Verification::interval(std::size_t change) const {
   if (ratios_.at(change).size() < 2) return std::nullopt;
-  std::vector<double> logs;
-  for (const double one : ratios_[change]) logs.push_back(std::log(one));
-  const Interval interval = t_interval(logs, 0.9);
+  const Interval interval = t_interval(logarithms(ratios_[change]), kIntervalConfidence);
   return std::pair{std::exp(interval.low), std::exp(interval.high)};
 }
 

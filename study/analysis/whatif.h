@@ -179,7 +179,8 @@ std::optional<ReplayInput> recorded_input(const Summary& summary, bool storage);
 inline constexpr int kTries = 3;
 
 /// A change needs no further block once its valid ratios have a 90% interval whose ends differ by
-/// at most this factor.
+/// at most this factor: by their own scatter or, if they differ by no more themselves, by the
+/// scatter of all changes' ratios.
 inline constexpr double kSettled = 1.02;
 
 /// One timed run of the baseline or of a change.
@@ -192,7 +193,8 @@ struct TimedRun {
   bool is_void() const { return others > kMaxOthers; }
 };
 
-/// Changes in the order in which each block runs them.
+/// Changes in the order in which each block runs them. A change of the first block may be missing
+/// in later ones.
 using VerificationOrder = std::vector<std::vector<std::size_t>>;
 
 /// Returns `blocks` random orders of `changes`, which depend on `seed` only.
@@ -242,20 +244,20 @@ class Verification {
  private:
   using Run = std::function<TimedRun(std::optional<std::size_t>)>;
   TimedRun run_valid(std::optional<std::size_t> change, const Run& run);
-  /// Returns whether the change needs no further block, and counts the block that it is spared.
-  bool is_settled(std::size_t change);
+  /// Returns a block without the changes that need no further one (kSettled).
+  std::vector<std::size_t> unsettled(std::vector<std::size_t> block) const;
   bool disturbs(const TimedRun& run) const { return !accept_noise_ && run.is_void(); }
 
   bool accept_noise_;
   bool stopped_ = false;
   bool any_valid_ = false;  ///< before, nothing is repeated: the machine may be busy all the time
-  std::size_t blocks_;
   std::size_t repeats_left_;
   std::vector<TimedRun> runs_;
   std::vector<std::size_t> changes_;
-  std::vector<std::vector<double>> ratios_;  ///< by change, of valid blocks
-  std::vector<std::vector<double>> all_;     ///< by change, of all blocks
-  std::vector<std::size_t> settled_;  ///< by change: blocks without it, because it was settled
+  // By change.
+  std::vector<std::vector<double>> ratios_;  ///< of valid blocks
+  std::vector<std::vector<double>> all_;     ///< of all blocks
+  std::vector<std::size_t> planned_;         ///< blocks that had it
 };
 
 }  // namespace millrace::study

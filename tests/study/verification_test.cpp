@@ -71,6 +71,41 @@ TEST(Verification, AChangeThatIsSettledNeedsNoFurtherBlock) {
   EXPECT_DOUBLE_EQ(verified.ratio(2).value(), 4);
 }
 
+TEST(Verification, TheScatterOfAllChangesSettlesOneThatHasFewRatios) {
+  std::vector<std::size_t> twenty(20);
+  std::iota(twenty.begin(), twenty.end(), 0);
+  std::vector<int> calls(twenty.size());
+  const Verification verified(verification_order(twenty, 5, 1), [&](Index change) {
+    TimedRun run = quiet(change);
+    if (!change) return run;
+    // Two ratios 0.5% apart have an interval of 3.2% by themselves.
+    run.images_per_s *= calls[*change]++ % 2 == 0 ? 1 : *change == 7 ? 1.03 : 1.005;
+    return run;
+  });
+  for (const std::size_t change : twenty)
+    EXPECT_EQ(calls[change], change == 7 ? 5 : 2) << change << ": 7 differs by more than 2%";
+}
+
+TEST(Verification, AChangeMayBelongToTheFirstBlockOnly) {
+  VerificationOrder order = verification_order(kThree, 3, 1);
+  for (std::size_t block = 1; block < order.size(); ++block)
+    std::erase(order[block], std::size_t{1});
+  std::array<int, 3> calls{};
+  double drift = 1;
+  const Verification verified(order, [&](Index change) {
+    TimedRun run = quiet(change);
+    if (change) {
+      ++calls[*change];
+      run.images_per_s *= drift *= 1.1;
+    }
+    return run;
+  });
+  EXPECT_EQ(calls, (std::array{3, 1, 3}));
+  EXPECT_FALSE(verified.is_void());
+  EXPECT_TRUE(verified.ratio(1));
+  EXPECT_FALSE(verified.interval(1)) << "one block";
+}
+
 TEST(Verification, AMachineThatSlowsDownSteadilyMovesNoRatio) {
   double speed = 1;
   const Verification verified(verification_order(kThree, 1, 1), [&](Index change) {

@@ -312,6 +312,10 @@ class Profile {
       if (candidates_[i].change.runnable()) runnable.push_back(i);
     report_.order = study::verification_order(runnable, arguments_.blocks,
                                               static_cast<std::uint64_t>(recipe_.integer("seed")));
+    for (std::size_t block = 1; block < report_.order.size(); ++block)
+      std::erase_if(report_.order[block], [&](std::size_t change) {  // they do not count
+        return study::is_arithmetic(candidates_[change].change, simulated_);
+      });
   }
 
   /// Packs a sample of the set in each way that is measured.

@@ -177,7 +177,7 @@ struct RunLength {
   std::uint64_t window = 20;  ///< steps per window
 };
 
-/// Returns a length of about `seconds`, in whole epochs if these are short.
+/// Returns a length of about `seconds`, to the nearest whole epoch if these are short.
 RunLength run_length(double step_s, double seconds, int prefetch, std::uint64_t batches_per_epoch);
 
 /// Length of a device's first run, which finds how long a step takes.

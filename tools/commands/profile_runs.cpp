@@ -68,11 +68,11 @@ RunLength run_length(double step_s, double seconds, int prefetch, std::uint64_t 
   length.warm_up = static_cast<std::uint64_t>(std::max(8, prefetch + 2));
   length.steps =
       static_cast<std::uint64_t>(std::clamp(seconds / std::max(step_s, 1e-9), 16.0, 100'000.0));
-  if (batches_per_epoch <= 2 * length.steps)
-    length.steps = (length.steps + batches_per_epoch - 1) / batches_per_epoch * batches_per_epoch;
   length.window = std::max<std::uint64_t>(length.window, 4 * static_cast<std::uint64_t>(prefetch));
-  if (batches_per_epoch <= 2 * length.window)
-    length.window = (length.window + batches_per_epoch - 1) / batches_per_epoch * batches_per_epoch;
+  for (std::uint64_t* const count : {&length.steps, &length.window})
+    if (batches_per_epoch <= 2 * *count)
+      *count = std::max<std::uint64_t>(1, (*count + batches_per_epoch / 2) / batches_per_epoch) *
+               batches_per_epoch;
   return length;
 }
 
