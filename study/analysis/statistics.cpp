@@ -206,19 +206,6 @@ Interval t_interval(std::span<const double> values, double confidence) {
   return interval_at(values, values.size() < 2 ? kNaN : t_critical(values.size(), confidence));
 }
 
-double pooled_half_width(std::span<const std::vector<double>> rows, double confidence) {
-  double squares = 0;
-  std::size_t freedom = 0;
-  for (const auto& row : rows) {
-    if (row.size() < 2) continue;
-    const double mean = moments_of(row).mean;
-    for (const double value : row) squares += (value - mean) * (value - mean);
-    freedom += row.size() - 1;
-  }
-  if (freedom == 0) return kNaN;
-  return t_critical(freedom + 1, confidence) * std::sqrt(squares / static_cast<double>(freedom));
-}
-
 double bootstrap_critical(std::span<const std::vector<double>> rows, double confidence,
                           int resamples) {
   const std::size_t count = rows[0].size();

@@ -48,11 +48,6 @@ struct Interval {
 /// probability `confidence`. `values` are independent.
 Interval t_interval(std::span<const double> values, double confidence);
 
-/// Returns half the width of a single value's Student's t interval, with the variance pooled over
-/// `rows`, whose true means may differ. The interval of the mean of n values is narrower by
-/// sqrt(n). NaN if no row has two values.
-double pooled_half_width(std::span<const std::vector<double>> rows, double confidence);
-
 /// Returns the quantile `confidence` of |mean* - mean| / standard error* over resamples of `rows`.
 /// For several rows, takes the largest of their statistics. All rows have the same number of
 /// values, one per block, and whole blocks are drawn. Symmetric bootstrap-t: Hall, "The Bootstrap

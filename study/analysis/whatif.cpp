@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <random>
 #include <utility>
 
@@ -362,6 +363,17 @@ std::vector<double> logarithms(const std::vector<double>& values) {
   return logs;
 }
 
+/// Returns the 90% interval's width of a mean of one value per row, by the scatter of the row in
+/// the middle: the median difference between a row's successive values is sqrt(2) * 0.6745 standard
+/// deviations. A few rows that scatter more do not matter.
+double usual_width(const std::vector<std::vector<double>>& rows) {
+  std::vector<double> differences;
+  for (const auto& row : rows)
+    for (std::size_t i = 1; i < row.size(); ++i)
+      differences.push_back(std::abs(row[i] - row[i - 1]));
+  return 2 * 1.6449 * middle_of(std::move(differences)) / (std::numbers::sqrt2 * 0.6745);
+}
+
 }  // namespace
 
 Verification::Verification(const VerificationOrder& order, const Run& run, bool accept_noise)
@@ -395,14 +407,14 @@ std::vector<std::size_t> Verification::unsettled(std::vector<std::size_t> block)
   std::vector<std::vector<double>> logs;
   for (const auto& ratios : ratios_) logs.push_back(logarithms(ratios));
   const double most = std::log(kSettled);
-  const double pooled = 2 * pooled_half_width(logs, kIntervalConfidence);
+  const double usual = usual_width(logs);
   std::erase_if(block, [&](std::size_t change) {
     const std::vector<double>& own = logs[change];
     if (own.size() < 2 || own.size() < all_[change].size()) return false;
     const Interval interval = t_interval(own, kIntervalConfidence);
     const auto [least, largest] = std::minmax_element(own.begin(), own.end());
     return interval.high - interval.low <= most ||
-           (*largest - *least <= most && pooled <= most * std::sqrt(own.size()));
+           (*largest - *least <= most && usual <= most * std::sqrt(own.size()));
   });
   return block;
 }

@@ -180,7 +180,7 @@ inline constexpr int kTries = 3;
 
 /// A change needs no further block once its valid ratios have a 90% interval whose ends differ by
 /// at most this factor: by their own scatter or, if they differ by no more themselves, by the
-/// scatter of all changes' ratios.
+/// scatter that is usual among the changes.
 inline constexpr double kSettled = 1.02;
 
 /// One timed run of the baseline or of a change.

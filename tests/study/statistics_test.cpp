@@ -44,17 +44,6 @@ TEST(Statistics, TheTIntervalIsScipys) {
   }
 }
 
-TEST(Statistics, ThePooledIntervalIgnoresMeansAndRowsOfOneValue) {
-  const std::vector<std::vector<double>> rows{{1, 3}, {}, {7}, {11, 14, 14}};
-  // Squares: 2 and 6, with 1 and 2 degrees of freedom. Student's t for three is 2.3534 at 95%.
-  EXPECT_NEAR(pooled_half_width(rows, 0.9), 2.3534 * std::sqrt(8.0 / 3), 1e-3);
-  const std::vector<double> row{4, 5, 9};
-  const Interval alone = t_interval(row, 0.9);
-  EXPECT_NEAR(pooled_half_width(std::span(&row, 1), 0.9) / std::sqrt(3.0), alone.high - alone.mean,
-              1e-12);
-  EXPECT_TRUE(std::isnan(pooled_half_width(std::span(&rows[2], 1), 0.9)));
-}
-
 TEST(Statistics, OneObservationHasNoInterval) {
   const std::vector<double> one{3};
   EXPECT_EQ(t_interval(one, 0.95).mean, 3);
