@@ -376,8 +376,9 @@ double usual_width(const std::vector<std::vector<double>>& rows) {
 
 }  // namespace
 
-Verification::Verification(const VerificationOrder& order, const Run& run, bool accept_noise)
-    : accept_noise_(accept_noise), repeats_left_(planned_runs(order) / 2) {
+Verification::Verification(const VerificationOrder& order, const Run& run, bool accept_noise,
+                           std::set<std::size_t> once)
+    : accept_noise_(accept_noise), once_(std::move(once)), repeats_left_(planned_runs(order) / 2) {
   if (!order.empty()) changes_ = order.front();
   if (!changes_.empty()) ratios_.resize(*std::max_element(changes_.begin(), changes_.end()) + 1);
   all_.resize(ratios_.size());
@@ -410,6 +411,7 @@ std::vector<std::size_t> Verification::unsettled(std::vector<std::size_t> block)
   const double usual = usual_width(logs);
   std::erase_if(block, [&](std::size_t change) {
     const std::vector<double>& own = logs[change];
+    if (once_.contains(change)) return !own.empty();
     if (own.size() < 2 || own.size() < all_[change].size()) return false;
     const Interval interval = t_interval(own, kIntervalConfidence);
     const auto [least, largest] = std::minmax_element(own.begin(), own.end());
@@ -437,7 +439,7 @@ int Verification::void_runs() const {
 
 std::optional<double> Verification::ratio(std::size_t change) const {
   const std::vector<double>& valid = ratios_.at(change);
-  if (2 * valid.size() <= planned_[change]) return std::nullopt;
+  if (2 * valid.size() <= (once_.contains(change) ? 0 : planned_[change])) return std::nullopt;
   return middle_of(valid);
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -193,8 +194,7 @@ struct TimedRun {
   bool is_void() const { return others > kMaxOthers; }
 };
 
-/// Changes in the order in which each block runs them. A change of the first block may be missing
-/// in later ones.
+/// Changes in the order in which each block runs them.
 using VerificationOrder = std::vector<std::vector<std::size_t>>;
 
 /// Returns `blocks` random orders of `changes`, which depend on `seed` only.
@@ -208,20 +208,21 @@ std::size_t planned_runs(const VerificationOrder& order);
 class Verification {
  public:
   /// Runs each block: baseline, change, baseline, change, ..., baseline. Leaves out changes that
-  /// are settled (kSettled). Repeats a void run at once, up to kTries times, once a run has been
-  /// valid; in all, half as many repeats as planned runs. Ends after the first block if all of its
-  /// runs are void. `run` runs a change or the baseline and returns what it measured. With
-  /// `accept_noise`, void runs count as any other: nothing is repeated, and nothing ends early.
+  /// are settled (kSettled), and those in `once` that have a valid ratio. Repeats a void run at
+  /// once, up to kTries times, once a run has been valid; in all, half as many repeats as planned
+  /// runs. Ends after the first block if all of its runs are void. `run` runs a change or the
+  /// baseline and returns what it measured. With `accept_noise`, void runs count as any other:
+  /// nothing is repeated, and nothing ends early.
   Verification(const VerificationOrder& order,
                const std::function<TimedRun(std::optional<std::size_t>)>& run,
-               bool accept_noise = false);
+               bool accept_noise = false, std::set<std::size_t> once = {});
 
   const std::vector<TimedRun>& runs() const { return runs_; }
   int void_runs() const;
 
   /// Returns the median over the blocks of a change's images/s over the mean of the baselines
   /// before and after it. Nothing if all three runs were valid in no more than half of the blocks
-  /// in which it was planned and not settled.
+  /// that had it; of a change in `once`, in none.
   std::optional<double> ratio(std::size_t change) const;
   /// Returns the same median over all blocks that were run, void runs included; nothing if there is
   /// none.
@@ -249,6 +250,7 @@ class Verification {
   bool disturbs(const TimedRun& run) const { return !accept_noise_ && run.is_void(); }
 
   bool accept_noise_;
+  std::set<std::size_t> once_;
   bool stopped_ = false;
   bool any_valid_ = false;  ///< before, nothing is repeated: the machine may be busy all the time
   std::size_t repeats_left_;

@@ -312,10 +312,6 @@ class Profile {
       if (candidates_[i].change.runnable()) runnable.push_back(i);
     report_.order = study::verification_order(runnable, arguments_.blocks,
                                               static_cast<std::uint64_t>(recipe_.integer("seed")));
-    for (std::size_t block = 1; block < report_.order.size(); ++block)
-      std::erase_if(report_.order[block], [&](std::size_t change) {  // they do not count
-        return study::is_arithmetic(candidates_[change].change, simulated_);
-      });
   }
 
   /// Packs a sample of the set in each way that is measured.
@@ -374,7 +370,10 @@ class Profile {
       if (change) add_remarks(*change, figures.summary);
       return study::TimedRun{change, figures.images_per_s, figures.others};
     };
-    report_.verified.emplace(report_.order, run, arguments_.accept_noise);
+    std::set<std::size_t> once;  // they do not count
+    for (const std::size_t change : report_.order.front())
+      if (study::is_arithmetic(candidates_[change].change, simulated_)) once.insert(change);
+    report_.verified.emplace(report_.order, run, arguments_.accept_noise, std::move(once));
     line.clear();
     for (const std::size_t change : report_.order.front()) {
       study::Outcome& outcome = report_.conclusion.outcomes[change];
