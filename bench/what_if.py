@@ -19,11 +19,13 @@ from pathlib import Path
 SIZE = "augment.random_resized_crop.size"
 MORE_WORK = ("augment+=gaussian_blur", "augment+=color_jitter", "augment+=elastic", "decode.jpeg=libjpeg")
 ON_A_DISK = ("data.storage.bandwidth=40", "data.storage.bandwidth=20", "data.storage.latency=12",
-             "data.storage.latency=12 loader.io_threads=16", "loader.io_threads=2", "loader.io_threads=4",
+             "data.storage.latency=12 loader.io_threads=16", "loader.io_threads=4", "data.storage.latency=6",
+             "data.storage.latency=6 loader.io_threads=8", "data.storage.bandwidth=10",
              "data.storage.bandwidth=160", "data.storage.bandwidth=320 loader.workers=1")
 SETUPS = {
     "loader": (("train.device=simulated", "simulated.update_ms=5", "loader.workers=1"),
                (f"{SIZE}=112", f"{SIZE}=320", f"{SIZE}=448", f"{SIZE}=112 loader.workers=2", f"{SIZE}=320 loader.workers=2",
+                f"{SIZE}=448 loader.workers=2",
                 *(f"{change} loader.workers=2" for change in ("augment+=gaussian_blur", "augment+=elastic",
                                                               "decode.jpeg=libjpeg")), *MORE_WORK)),
     "storage": (("train.device=simulated", "simulated.update_ms=20", "data.storage.bandwidth=80",
@@ -33,7 +35,7 @@ SETUPS = {
                (*(f"loader.workers={workers}" for workers in (2, 3, 4, 5)), f"{SIZE}=112",
                 "augment+=gaussian_blur loader.workers=2", "augment+=color_jitter loader.workers=4", *MORE_WORK)),
     "model": (("train.device=cpu", "train.threads=1", "model.name=simple_conv", f"{SIZE}=64", "loader.workers=1"),
-              (f"{SIZE}=96", f"{SIZE}=128", f"{SIZE}=128 loader.workers=2", "augment+=gaussian_blur loader.workers=2",
+              (f"{SIZE}=48", f"{SIZE}=96", f"{SIZE}=96 loader.workers=2", f"{SIZE}=128", f"{SIZE}=128 loader.workers=2", "augment+=gaussian_blur loader.workers=2",
                "augment+=elastic loader.workers=2", *MORE_WORK)),
 }
 
