@@ -30,7 +30,7 @@ struct ProfileFacts {
   std::string run_verdict;       ///< the sentence about them
   double others = 0;             ///< share of the machine that other programs took meanwhile, 0..1
   double demand_error = 0;       ///< relative half width of the 90% interval of demands
-  double rate_error = 0;         ///< relative range of the rates of several runs as configured
+  double rate_error = 0;         ///< relative half width of a measured ratio's 90% interval
   std::vector<Tried> changes{};  ///< in order of preference among equals
 };
 

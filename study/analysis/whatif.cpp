@@ -454,12 +454,23 @@ std::optional<std::pair<double, double>> Verification::interval(std::size_t chan
   return std::pair{std::exp(interval.low), std::exp(interval.high)};
 }
 
-std::optional<double> Verification::baseline() const {
+std::vector<double> Verification::baselines() const {
   std::vector<double> rates;
   for (const TimedRun& one : runs_)
     if (!one.change && !disturbs(one)) rates.push_back(one.images_per_s);
+  return rates;
+}
+
+std::optional<double> Verification::baseline() const {
+  std::vector<double> rates = baselines();
   if (rates.empty()) return std::nullopt;
   return middle_of(std::move(rates));
+}
+
+double Verification::baseline_scatter() const {
+  const Interval one = interval_at(logarithms(baselines()), 1);  // a standard error to each side
+  const auto count = static_cast<double>(baselines().size());
+  return count < 2 ? 0 : std::exp((one.high - one.mean) * std::sqrt(count)) - 1;
 }
 
 bool Verification::is_void() const {

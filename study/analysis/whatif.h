@@ -237,6 +237,9 @@ class Verification {
   std::size_t valid_blocks(std::size_t change) const { return ratios_.at(change).size(); }
   /// Returns the median of the valid baselines' images/s, if there are any.
   std::optional<double> baseline() const;
+  /// Returns the relative standard deviation of the valid baselines' images/s; 0 for fewer than
+  /// two.
+  double baseline_scatter() const;
 
   /// Returns whether a change has no ratio. Such a verification has no score: the changes that are
   /// left would be a selection.
@@ -247,6 +250,7 @@ class Verification {
   TimedRun run_valid(std::optional<std::size_t> change, const Run& run);
   /// Returns a block without the changes that need no further one (kSettled).
   std::vector<std::size_t> unsettled(std::vector<std::size_t> block) const;
+  std::vector<double> baselines() const;
   bool disturbs(const TimedRun& run) const { return !accept_noise_ && run.is_void(); }
 
   bool accept_noise_;

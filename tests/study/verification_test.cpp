@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "study/analysis/whatif.h"
 
@@ -51,8 +52,19 @@ TEST(Verification, EveryChangeRunsBetweenTwoBaselines) {
   EXPECT_EQ(verified.void_runs(), 0);
   EXPECT_FALSE(verified.is_void());
   EXPECT_EQ(verified.baseline(), 100);
+  EXPECT_EQ(verified.baseline_scatter(), 0);
   for (const std::size_t change : kThree)
     EXPECT_DOUBLE_EQ(verified.ratio(change).value(), static_cast<double>(change + 2));
+}
+
+TEST(Verification, TheBaselinesScatterIsThatOfTheirLogarithms) {
+  double rate = 100;
+  const Verification verified(verification_order(kThree, 1, 1), [&](Index change) {
+    TimedRun run = quiet(change);
+    if (!change) run.images_per_s = std::exchange(rate, 110);  // once 100, three times 110
+    return run;
+  });
+  EXPECT_NEAR(std::log1p(verified.baseline_scatter()), 0.5 * std::log(1.1), 1e-12);
 }
 
 TEST(Verification, AChangeThatIsSettledNeedsNoFurtherBlock) {

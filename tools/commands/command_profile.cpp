@@ -9,12 +9,14 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "base/clock.h"
 #include "base/number_text.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/loader_setup.h"
 #include "strategies/trainer/train_choices.h"
+#include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
 #include "study/sweep/confounders.h"
@@ -56,10 +58,16 @@ ProfileArguments on_one_device(ProfileArguments arguments) {
   return arguments;
 }
 
-/// Returns how much larger the largest value is than the smallest, relative to that.
-double relative_range(const std::vector<double>& values) {
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return *least > 0 ? *most / *least - 1 : 0;
+/// Returns the relative half width of the 90% interval by Student's t of the values' geometric
+/// mean; with `fresh`, of the ratio of a change's next runs to it: two blocks, each beside two of
+/// the baseline, add three quarters of a run's variance.
+double half_width(std::span<const double> values, bool fresh) {
+  std::vector<double> logs;
+  for (const double value : values) logs.push_back(std::log(value));
+  const study::Interval interval = study::t_interval(logs, 0.9);
+  const double more = fresh ? std::sqrt(1 + 0.75 * static_cast<double>(values.size())) : 1;
+  const double half = std::exp(more * (interval.high - interval.mean)) - 1;
+  return std::isfinite(half) ? half : 0;  // an update of 0 s
 }
 
 /// Returns the mean time of a step between its events on the device; 0 where it was not measured.
@@ -236,9 +244,9 @@ class Profile {
     model_->set_host(study::middle_of(logs), study::middle_of(reads));
     if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, study::middle_of(updates));
     model_->limit_take(study::middle_of(steps) - model_->input(recipe_).update_s);
-    rate_error_ = relative_range(rates);
+    rate_error_ = half_width(rates, true);
     // A simulated update takes what it is told to.
-    if (!simulated_) update_error_ = relative_range(updates);
+    if (!simulated_) update_error_ = half_width(updates, false);
     report_.baseline = study::middle_of(rates);
     baseline_wall_s_ = study::middle_of(walls);
   }
@@ -403,7 +411,7 @@ class Profile {
   static constexpr double kProbeSeconds = 0.3;
   static constexpr int kRounds = 5;
   static constexpr double kNotedFit = 0.05;  ///< how far from 1 a scaling of demands is noted
-  static constexpr std::size_t kBaselines = 3;
+  static constexpr std::size_t kBaselines = 5;
   /// More steps do not improve a prediction.
   static constexpr std::uint64_t kMaxSteps = 400;
 
@@ -422,8 +430,8 @@ class Profile {
   std::vector<Candidate> candidates_;
   RunLength base_length_;
   double baseline_others_ = 0;  ///< share of the machine that others took during the first one
-  double rate_error_ = 0;       ///< relative range of the rate over the baselines
-  double update_error_ = 0;     ///< relative range of a real device's update over the baselines
+  double rate_error_ = 0;       ///< half_width() of a measured ratio, by the baselines' rates
+  double update_error_ = 0;     ///< half_width() of a real device's update, by the baselines
   double baseline_wall_s_ = 0;  ///< of one baseline run, start of the program included
   ProfileReport report_;
 };

@@ -222,6 +222,7 @@ Json verification_json(const ProfileReport& report) {
           {"void", verified.is_void()},
           {"most_others", study::kMaxOthers},
           {"void_runs", verified.void_runs()},
+          {"baseline_scatter", verified.baseline_scatter()},
           {"runs", std::move(runs)}};
 }
 
@@ -302,15 +303,22 @@ std::string void_text(const ProfileReport& report) {
       base::counted(unmeasured, "change"), unmeasured == 1 ? "has" : "have");
 }
 
+constexpr double kNotedScatter = 0.05;  ///< of the baseline's runs
+
 std::string score_text(const ProfileReport& report) {
   const study::Verification& verified = *report.verified;
-  const std::string runs =
+  std::string runs =
       fmt::format("{} of {} were {} (other programs took more than {:.0f}% of the machine)\n",
                   verified.void_runs(), base::counted(verified.runs().size(), "run"),
                   verified.accepts_noise() ? "disturbed and used all the same" : "void",
                   100 * study::kMaxOthers);
   const auto score = score_of(report);
   if (!score) return void_text(report) + runs;
+  if (verified.baseline_scatter() > kNotedScatter)
+    runs += fmt::format(
+        "warning: runs of the baseline differed by {} (standard deviation), which no other program "
+        "of this machine explains; errors may be as large\n",
+        base::percent(verified.baseline_scatter()));
   std::string text =
       fmt::format("{} of {} lie within the 90% interval of their prediction\n", score->held,
                   base::counted(score->with_interval, "measured ratio"));
