@@ -260,6 +260,24 @@ TEST(JpegEntropy, LeavesTheRestToLibjpeg) {
   pair.expect_left(test::cut(file({}), file({}).size() - 20), JpegRoute::irregular);
 }
 
+/// libjpeg reports the first that it comes to.
+TEST(JpegEntropy, OfTwoWrongHuffmanTablesTheSameIsNamed) {
+  Pair pair;
+  const auto at = [](const Bytes& file, std::uint8_t marker) {
+    std::size_t place = 2;  // behind the start of the image
+    while (file[place + 1] != marker) place += 2u + 256u * file[place + 2] + file[place + 3];
+    return place;
+  };
+  Bytes bad = encoded({33, 20}, {});
+  constexpr std::uint8_t kTables = 0xc4, kScan = 0xda;
+  std::uint8_t* const counts = bad.data() + at(bad, kTables) + 5;  // of the first component's codes
+  counts[0] += 3;  // of one bit, of which there can be two
+  counts[2] -= 3;
+  EXPECT_NE(pair.expect_equal(bad).error.find("Bogus Huffman table"), std::string::npos);
+  bad[at(bad, kScan) + 8] = 0x33;  // tables of the second component, which the file lacks
+  EXPECT_NE(pair.expect_equal(bad).error.find("Bogus Huffman table"), std::string::npos);
+}
+
 /// Bytes behind the image, and padding before its end, as cameras write them.
 TEST(JpegEntropy, BytesBehindTheImage) {
   Pair pair;

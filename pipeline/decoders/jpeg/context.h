@@ -49,11 +49,13 @@ struct JpegContext {
   std::int32_t grain;  ///< width in pixels of a column of blocks of all components
 
   JpegTables tables;
-  Buffer row;  ///< holds rows that cannot be written in place
+  JHUFF_TBL*
+      spared[2 * NUM_HUFF_TBLS];  ///< tables for DC, then AC, while others are in their place
+  Buffer row;                     ///< holds rows that cannot be written in place
 
   bool only_libjpeg;  ///< what use_libjpeg() set
   bool is_check;      ///< of the check whose result why_libjpeg() is
-  bool hooked;        ///< EntropyDecoder is at work; whatever libjpeg reports is irregular
+  bool hooked;        ///< EntropyDecoder is to work; whatever libjpeg reports is irregular
   JpegRoute route;    ///< of the image that is decoded
   EntropyDecoder entropy;
 };

@@ -120,14 +120,44 @@ bool is_known(const JpegContext& context) {
   return true;
 }
 
-}  // namespace
-
-JpegRoute take_over(JpegContext& context, McuColumns columns) {
+/// Returns who is to decode the image by its header.
+JpegRoute route_of(JpegContext& context) {
   jpeg_decompress_struct& codec = context.codec;
   if (context.only_libjpeg) return JpegRoute::asked;
   if (codec.arith_code != 0) return JpegRoute::arithmetic;
   if (jpeg_has_multiple_scans(&codec) != 0) return JpegRoute::scans;
   if (codec.num_components > kMaxComponents) return JpegRoute::inks;
+  return JpegRoute::own;
+}
+
+}  // namespace
+
+bool spare_tables(JpegContext& context) {
+  if (route_of(context) != JpegRoute::own) return false;
+  if (!context.is_check && *why_libjpeg() != '\0') return false;
+  // One code of eight bits: libjpeg looks eight bits up at once, and fills this one entry. It only
+  // reads the table, from all threads.
+  static JHUFF_TBL one_code{
+      .bits = {0, 0, 0, 0, 0, 0, 0, 0, 1}, .huffval = {}, .sent_table = FALSE};
+  JHUFF_TBL** spared = context.spared;
+  for (auto& tables : {context.codec.dc_huff_tbl_ptrs, context.codec.ac_huff_tbl_ptrs})
+    for (int i = 0; i < NUM_HUFF_TBLS; ++i, ++spared) {
+      *spared = tables[i];
+      if (tables[i] != nullptr) tables[i] = &one_code;
+    }
+  return true;
+}
+
+void restore_tables(JpegContext& context) {
+  JHUFF_TBL** spared = context.spared;
+  for (auto& tables : {context.codec.dc_huff_tbl_ptrs, context.codec.ac_huff_tbl_ptrs})
+    for (int i = 0; i < NUM_HUFF_TBLS; ++i, ++spared)
+      if (*spared != nullptr) tables[i] = *spared;
+}
+
+JpegRoute take_over(JpegContext& context, McuColumns columns) {
+  jpeg_decompress_struct& codec = context.codec;
+  if (const JpegRoute route = route_of(context); route != JpegRoute::own) return route;
   if (!is_known(context)) return JpegRoute::unavailable;
   if (codec.unread_marker != 0 || !start_entropy(context, columns)) return JpegRoute::irregular;
   codec.entropy->decode_mcu = decode_next_mcu;

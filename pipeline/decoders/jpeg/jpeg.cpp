@@ -332,7 +332,10 @@ void decode_pixels(Context& context, const millrace_decode& request, bool may_ta
   codec.do_fancy_upsampling = TRUE;
   codec.scale_num = 1;
   codec.scale_denom = 1u << request.scale;
+  const bool spared = may_take_over && spare_tables(context);
+  context.hooked = spared;  // with its own tables, libjpeg may report another error first
   jpeg_start_decompress(&codec);
+  if (spared) restore_tables(context);
 
   const millrace_rect& rect = request.region;
   auto left = static_cast<JDIMENSION>(rect.x0);
@@ -345,6 +348,7 @@ void decode_pixels(Context& context, const millrace_decode& request, bool may_ta
   context.route =
       may_take_over ? take_over(context, columns_of(codec, left)) : JpegRoute::irregular;
   context.hooked = context.route == JpegRoute::own;
+  if (spared && !context.hooked) std::longjmp(context.escape, Context::irregular);
   if (in_parts) jpeg_skip_scanlines(&codec, static_cast<JDIMENSION>(rect.y0));
   const std::size_t column = static_cast<std::size_t>(rect.x0) - left;
   if (is_cmyk || !in_parts || column != 0 ||
