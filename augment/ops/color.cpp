@@ -1,6 +1,7 @@
 // Colour arithmetic that several ops share.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -341,39 +342,37 @@ const Augmentation kColorJitter = kAugmentation<ColorJitter>;
 // RandomHSV does with 8-bit hues, saturations and values. Here a pixel is rounded once.
 namespace {
 
+MILLRACE_SIMD_BODY inline float smaller(float a, float b) { return a < b ? a : b; }
+MILLRACE_SIMD_BODY inline float larger(float a, float b) { return a > b ? a : b; }
+/// Returns the nearest value from 0 to 1.
+MILLRACE_SIMD_BODY inline float clamped(float value) { return smaller(larger(value, 0.0f), 1.0f); }
+
 /// Changes one pixel in HSV (Smith, "Color Gamut Transform Pairs", 1978). `by` is in sixths of the
 /// circle, 0 to 6. Computes all cases and selects one, because branches do not vectorise.
 MILLRACE_SIMD_BODY inline void change_hsv(std::uint8_t& r, std::uint8_t& g, std::uint8_t& b,
                                           float by, float saturation, float value) {
   const float red = r, green = g, blue = b;
-  float high = red > green ? red : green;
-  high = high > blue ? high : blue;
-  float low = red < green ? red : green;
-  low = low < blue ? low : blue;
-  const float range = high - low;
+  const float high = larger(larger(red, green), blue);
+  const float range = high - smaller(smaller(red, green), blue);
   // Sixths of the circle, from red on.
   float difference = high == green ? blue - red : red - green;
   float begin = high == green ? 2.0f : 4.0f;
   difference = high == red ? green - blue : difference;
   begin = high == red ? 0.0f : begin;
-  float hue = difference / (range + static_cast<float>(range == 0.0f)) + begin + by;
+  float hue = difference / larger(range, 1.0f) + (begin + by);
   hue += hue < 0.0f ? 6.0f : 0.0f;
   hue -= hue >= 6.0f ? 6.0f : 0.0f;
-  float top = high * value;
-  top = top < 255.0f ? top : 255.0f;
+  const float top = smaller(high * value, 255.0f);
   // The new range is the new value times the new saturation, which is at most 1.
-  float chroma = top / (high + static_cast<float>(high == 0.0f)) * range * saturation;
-  chroma = chroma < top ? chroma : top;
-  const auto level = [&](float turned) {
-    turned -= turned >= 6.0f ? 6.0f : 0.0f;
-    float part = turned < 4.0f - turned ? turned : 4.0f - turned;
-    part = part < 1.0f ? part : 1.0f;
-    part = part > 0.0f ? part : 0.0f;
-    return static_cast<std::uint8_t>(static_cast<int>(top - chroma * part + 0.5f));
-  };
-  r = level(hue + 5.0f);
-  g = level(hue + 3.0f);
-  b = level(hue + 1.0f);
+  const float chroma = smaller(top / larger(high, 1.0f) * (range * saturation), top);
+  const float rounded = top + 0.5f;
+  // A channel is highest within a sixth of its own hue, and lowest within one of the opposite hue.
+  const float no_red = clamped(2.0f - std::abs(hue - 3.0f));
+  const float no_green = clamped(std::abs(hue - 2.0f) - 1.0f);
+  const float no_blue = clamped(std::abs(hue - 4.0f) - 1.0f);
+  r = static_cast<std::uint8_t>(static_cast<int>(rounded - chroma * no_red));
+  g = static_cast<std::uint8_t>(static_cast<int>(rounded - chroma * no_green));
+  b = static_cast<std::uint8_t>(static_cast<int>(rounded - chroma * no_blue));
 }
 
 struct RandomHsv {
