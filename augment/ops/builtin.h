@@ -30,6 +30,7 @@ extern const Augmentation kBrightness;
 extern const Augmentation kCenterCrop;
 extern const Augmentation kColorJitter;
 extern const Augmentation kContrast;
+extern const Augmentation kCopyPaste;
 extern const Augmentation kCrop;
 extern const Augmentation kCutmix;
 extern const Augmentation kElastic;

@@ -1,4 +1,4 @@
-// Copies rows of parts, and weighs labels.
+// Copies rows of parts and runs of pasted pixels, and weighs labels.
 #include "augment/plan/assemble.h"
 
 #include <algorithm>
@@ -50,6 +50,47 @@ void assemble_labels(std::span<const millrace_part> parts, Size size, std::size_
     const auto share = static_cast<float>(area / pixels);
     const float* const from = old + static_cast<std::size_t>(part.from) * classes;
     for (std::size_t i = 0; i < classes; ++i) to[i] += share * from[i];
+  }
+}
+
+namespace {
+
+/// Returns the end of the run of equal bytes that begins at `at`, at most `size`.
+std::size_t run_end(const std::uint8_t* bytes, std::size_t at, std::size_t size) {
+  const std::uint64_t equal = 0x0101010101010101 * bytes[at];
+  for (; at + sizeof equal <= size; at += sizeof equal) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, sizeof word);
+    if (word != equal) break;
+  }
+  const auto first = static_cast<std::uint8_t>(equal);
+  while (at < size && bytes[at] == first) ++at;
+  return at;
+}
+
+}  // namespace
+
+void paste(const SampleSpec& form, void* first, void* second, const std::uint8_t* onto_first,
+           const std::uint8_t* onto_second) {
+  const bool planar = form.layout == Layout::chw;
+  const std::size_t planes = planar ? static_cast<std::size_t>(form.channels) : 1;
+  const std::size_t area =
+      static_cast<std::size_t>(form.size.width) * static_cast<std::size_t>(form.size.height);
+  const std::size_t pixel = form.bytes() / (area * planes);
+  for (std::size_t begin = 0, end = 0; begin < area; begin = end) {
+    end = run_end(onto_second, begin, run_end(onto_first, begin, area));
+    const bool to_first = onto_first[begin] != 0, to_second = onto_second[begin] != 0;
+    if (!to_first && !to_second) continue;
+    const std::size_t bytes = (end - begin) * pixel;
+    for (std::size_t plane = 0; plane < planes; ++plane) {
+      const std::size_t at = (plane * area + begin) * pixel;
+      auto* const a = static_cast<std::uint8_t*>(first) + at;
+      auto* const b = static_cast<std::uint8_t*>(second) + at;
+      if (to_first && to_second)
+        std::swap_ranges(a, a + bytes, b);
+      else
+        std::memcpy(to_first ? a : b, to_first ? b : a, bytes);
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/private_api.h"
@@ -21,5 +22,10 @@ MILLRACE_PRIVATE_API void assemble(std::span<const millrace_part> parts, const S
 MILLRACE_PRIVATE_API void assemble_labels(std::span<const millrace_part> parts, Size size,
                                           std::size_t classes, std::span<float* const> labels,
                                           Buffer& copies);
+
+/// Exchanges pixels of two samples where masks, of form.size, are 1 and not 0: `first` gets those
+/// of `second` under `onto_first`, and the other way round, as both were before.
+MILLRACE_PRIVATE_API void paste(const SampleSpec& form, void* first, void* second,
+                                const std::uint8_t* onto_first, const std::uint8_t* onto_second);
 
 }  // namespace millrace::augment

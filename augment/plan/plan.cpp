@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "millrace/limits.h"
+#include "pipeline/targets/object_mixing.h"
 #include "plugins/host/registry.h"
 
 namespace millrace::augment {
@@ -73,7 +74,8 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
     if (!spec.enabled) continue;
     Op op{base::op_id(spec.id), spec.id,
           std::make_unique<plugins::Unit>(plugins::augmentation(spec.op), spec.params, "", "",
-                                          output.mean, output.std)};
+                                          output.mean, output.std),
+          picker_of(plugins::augmentation(spec.op))};
     if (op.unit->table().batch != nullptr) {
       add_group(plugins::group_of(op.unit->table()), op.name);
       mixers_.push_back(std::move(op));
@@ -96,10 +98,11 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
     at_full_size = at_full_size && !has_fixed_output(*op.unit, context.call);
     ops_.push_back(std::move(op));
   }
-  if (!mixers_.empty() && classes_ != kUnmixedLabels && classes_ < 1)
-    throw UsageError(
-        fmt::format("{} mixes labels, and the number of classes is unknown", mixers_.front().name),
-        "set model.classes");
+  for (const Op& op : mixers_)
+    if (op.picker == nullptr && classes_ != kUnmixedLabels && classes_ < 1)
+      throw UsageError(
+          fmt::format("{} mixes labels, and the number of classes is unknown", op.name),
+          "set model.classes");
   spec_ = {size, source.channels, output.dtype, output.layout};
 }
 
@@ -158,6 +161,12 @@ std::string Plan::blending_op() const {
   return {};
 }
 
+std::string Plan::pasting_op() const {
+  for (const Op& op : mixers_)
+    if (op.picker != nullptr) return op.name;
+  return {};
+}
+
 void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
                Trace* trace, Trail* trail) const {
   const Size size = source.size();
@@ -193,14 +202,19 @@ void Plan::mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch, 
     const std::size_t size =
         whole ? std::max<std::size_t>(batch.count, 2) : static_cast<std::size_t>(declared);
     memory.parts.clear();
+    if (op.picker != nullptr && batch.observer == nullptr) continue;  // there are no objects
+    if (op.picker != nullptr) memory.picked.assign(batch.observer->objects().classes.size(), 0);
     for (std::size_t first = 0; first + size <= batch.count; first += size) {
       list_group(batch, first, size, memory);
       if (memory.group.size() < (whole ? 2 : size)) continue;
       const bool is_traced = trace != nullptr && traced >= first && traced < first + size;
-      mix_group(op, {key.seed, key.epoch, key.sample + first}, batch.observer != nullptr, memory,
+      mix_group(op, {key.seed, key.epoch, key.sample + first}, batch.observer, memory,
                 is_traced ? trace : nullptr);
     }
-    if (batch.observer != nullptr) batch.observer->mixed(memory.parts);
+    if (op.picker != nullptr)
+      batch.observer->pasted(memory.parts, memory.picked);
+    else if (batch.observer != nullptr)
+      batch.observer->mixed(memory.parts);
   }
 }
 
@@ -245,8 +259,26 @@ std::span<millrace_part> Plan::add_parts(const Op& op, const SampleKey& key,
   return std::span(scratch.parts).subspan(begin);
 }
 
-void Plan::mix_group(const Op& op, const SampleKey& key, bool tells_parts, PlanScratch& scratch,
-                     Trace* trace) const {
+void Plan::paste_group(const Op& op, const SampleKey& key, const Objects& objects,
+                       PlanScratch& scratch) const {
+  scratch.context.call.rng = base::stream(key, op.id);
+  Call call(&scratch.context.call);
+  const std::uint8_t* cutouts[2];
+  for (std::size_t to = 0; to < 2; ++to) {
+    const auto from = static_cast<std::size_t>(scratch.group_places[1 - to]);
+    const auto begin = static_cast<std::size_t>(objects.offsets[from]);
+    const auto count = static_cast<std::size_t>(objects.offsets[from + 1]) - begin;
+    op.picker(op.unit->self(), to, std::span(scratch.picked).subspan(begin, count), call);
+    cutouts[to] = pipeline::cut_out(objects, from, scratch.picked, scratch.pixels[to]);
+  }
+  paste(spec_, scratch.group[0], scratch.group[1], cutouts[0], cutouts[1]);
+  if (scratch.group_masks.empty()) return;
+  paste({spec_.size, 1, DType::u8, Layout::hwc}, scratch.group_masks[0], scratch.group_masks[1],
+        cutouts[0], cutouts[1]);
+}
+
+void Plan::mix_group(const Op& op, const SampleKey& key, const MixObserver* observer,
+                     PlanScratch& scratch, Trace* trace) const {
   const millrace_unit& unit = op.unit->table();
   millrace_call& call = scratch.context.call;
   const std::size_t count = scratch.group.size();
@@ -262,7 +294,11 @@ void Plan::mix_group(const Op& op, const SampleKey& key, bool tells_parts, PlanS
                                   scratch.group_labels.data(), count, call);
       });
     }
-    if (tells_parts) parts = add_parts(op, key, scratch);
+    if (observer != nullptr) parts = add_parts(op, key, scratch);
+  } else if (op.picker != nullptr) {
+    const DrawListener listener(trace, op.name, call);
+    parts = add_parts(op, key, scratch);
+    paste_group(op, key, observer->objects(), scratch);
   } else {
     const DrawListener listener(trace, op.name, call);
     parts = add_parts(op, key, scratch);

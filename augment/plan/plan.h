@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "augment/plan/pasting.h"
 #include "augment/plan/store.h"
 #include "base/private_api.h"
 #include "millrace/error.h"
@@ -88,6 +89,7 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
                  Scratch& scratch) const override;
   std::string untracked_op() const override;
   std::string blending_op() const override;
+  std::string pasting_op() const override;
   /// Runs the chain and records each step in `trace`, and each warp in `trail`, unless they are
   /// null.
   void run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
@@ -107,6 +109,7 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
     std::uint32_t id;  ///< keys the draws
     std::string name;
     std::unique_ptr<plugins::Unit> unit;
+    Picker picker = nullptr;  ///< of an op that pastes objects
   };
 
   std::vector<Op> ops_;
@@ -115,9 +118,14 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
   /// Lists the samples [first, first + count) that are there in the scratch memory, as a group.
   void list_group(const Neighbours& batch, std::size_t first, std::size_t count,
                   PlanScratch& scratch) const;
-  /// Mixes the group that the scratch memory lists, and appends its parts there if `tells_parts`.
-  void mix_group(const Op& op, const SampleKey& key, bool tells_parts, PlanScratch& scratch,
-                 Trace* trace) const;
+  /// Mixes the group that the scratch memory lists, and appends its parts there if there is an
+  /// observer.
+  void mix_group(const Op& op, const SampleKey& key, const MixObserver* observer,
+                 PlanScratch& scratch, Trace* trace) const;
+  /// Pastes the objects that `op` picks in the group that the scratch memory lists, and notes them
+  /// there.
+  void paste_group(const Op& op, const SampleKey& key, const Objects& objects,
+                   PlanScratch& scratch) const;
   /// Appends the parts of a group to those in the scratch memory, and returns the new ones.
   std::span<millrace_part> add_parts(const Op& op, const SampleKey& key,
                                      PlanScratch& scratch) const;

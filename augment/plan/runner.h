@@ -25,6 +25,7 @@ struct PlanScratch final : Transform::Scratch {
   std::vector<float*> group_labels;        ///< their labels
   std::vector<void*> group_masks;          ///< their masks, if there are any
   std::vector<millrace_part> parts;        ///< parts of one op's samples in all groups
+  std::vector<std::uint8_t> picked;        ///< 1 for each of the batch's objects that one op pastes
   plugins::CallContext context;
 
   void trim(std::size_t most) override;

@@ -83,7 +83,8 @@ struct Objects {
   std::vector<std::int64_t> origins;     ///< index of each among the annotations of its image
   std::vector<std::int64_t> samples;     ///< index in the data set of each one's image
   std::vector<float> weights;  ///< share of each in its sample: below 1 where images are blended
-  std::vector<float> visibilities;  ///< part of each box's area that is left, 0 to 1
+  /// Part of each box's area, and of its mask's pixels if others were pasted over it, that is left.
+  std::vector<float> visibilities;
   std::vector<float> key_points;    ///< x, y and visibility of each point of each object
   std::size_t points = 0;           ///< key points per object
   std::vector<std::uint8_t> masks;  ///< 1 or 0 for each pixel of the sample, for each object

@@ -141,8 +141,8 @@ MILLRACE_EXPORT std::uint64_t batches_per_epoch(const LoaderOptions& options,
 MILLRACE_EXPORT void check_batch(const LoaderOptions& options, const Reader& reader);
 
 /// Throws UsageError if the data set has objects or masks that an op of `transform` cannot take
-/// along, or if the flip pairs do not fit its key points. The constructor of Loader makes the same
-/// checks.
+/// along, or lacks masks that one needs, or if the flip pairs do not fit its key points. The
+/// constructor of Loader makes the same checks.
 MILLRACE_EXPORT void check_targets(const LoaderOptions& options, const Reader& reader,
                                    const Transform& transform);
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/annotations.h"
 #include "millrace/image.h"
 
 namespace millrace {
@@ -83,13 +84,20 @@ struct Trail {
   bool lost = false;  ///< an op moved pixels as no homography does, or in an unknown way
 };
 
-/// Is told what Transform::mix() does to samples.
+/// Is told what Transform::mix() does to samples, and lends it their objects.
 class MixObserver {
  public:
   virtual ~MixObserver() = default;
+  /// Returns the objects of the samples in Neighbours as they are before the next op: edges in
+  /// pixels, and masks if the data set has them. Valid until the op is reported.
+  virtual const Objects& objects() const = 0;
   /// An op has put samples together of parts, ascending by `to`; both positions are those in
   /// Neighbours. A sample that has none is unchanged.
   virtual void mixed(std::span<const millrace_part> parts) = 0;
+  /// An op has pasted those of the objects() whose place in `picked` is not 0, by their masks and
+  /// where they lie, from each part's sample `from` onto `to`, which has one part.
+  virtual void pasted(std::span<const millrace_part> parts,
+                      std::span<const std::uint8_t> picked) = 0;
 };
 
 /// Neighbouring samples of a batch, or of a rank's slice of it, that Transform::mix() changes in
@@ -144,6 +152,8 @@ class Transform {
   /// Returns the name of an op of mix() that masks cannot follow, because it may blend samples, or
   /// "" if there is none.
   virtual std::string blending_op() const { return {}; }
+  /// Returns the name of an op of mix() that needs masks of objects, or "" if there is none.
+  virtual std::string pasting_op() const { return {}; }
 
   /// Returns the number of classes of the label probabilities that mix() changes, or 0 if labels
   /// stay integers.

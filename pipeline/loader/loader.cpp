@@ -112,6 +112,13 @@ void check_batch(const LoaderOptions& options, const Reader& reader) {
 
 void check_targets(const LoaderOptions& options, const Reader& reader, const Transform& transform) {
   const Annotations* annotations = reader.annotations();
+  if (const std::string op = transform.pasting_op();
+      !op.empty() && (annotations == nullptr || !annotations->has_outlines))
+    throw UsageError(
+        fmt::format("{} pastes objects by their masks, and {} has none", op, reader.info().path),
+        fmt::format("set data.instance_masks=true with data.reader=coco, or leave it out: "
+                    "augment.{}.enabled=false",
+                    op));
   if (annotations == nullptr && !reader.info().masks) return;
   if (const std::string op = transform.untracked_op(); !op.empty())
     throw UsageError(fmt::format("{} moves pixels in a way that the {} of {} cannot follow", op,

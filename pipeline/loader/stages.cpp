@@ -509,7 +509,7 @@ void Stages::mix(Slot& slot, Worker& worker) const {
       if (is_there(place)) rows[place * classes + static_cast<std::size_t>(slot.labels[place])] = 1;
   }
   const Size size = transform_->output().size;
-  ObjectMixer mixer(size, worker.mixed);
+  ObjectMixer mixer(size, worker.mixed, worker.instance);
   if (annotations_ != nullptr) join_objects(slot, {}, worker.mixed[0]);
   transform_->mix(
       {options_.seed, slot.id.epoch, slot.id.first},

@@ -71,7 +71,7 @@ struct alignas(64) Worker {
   std::vector<std::uint64_t> indices;
   Trail trail;  ///< of the last sample, if samples are tracked
   ObjectTracker tracker;
-  Buffer instance;   ///< mask of an object before it is moved
+  Buffer instance;   ///< mask of an object before it is moved, or of those that are pasted
   Objects mixed[2];  ///< of a batch, before and after an op mixes it
 
   std::atomic<bool> leased{false};
@@ -137,8 +137,6 @@ class Stages {
                   Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
   void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
                  Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
-  void move_instance_masks(std::uint64_t index, Size image, Worker& worker, Objects& objects,
-                           const std::atomic<bool>& stop) const;
   void move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder& recorder) const;
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error);
   void track(std::uint64_t index, std::int64_t place, Size image, Slot& slot, Worker& worker,

@@ -16,6 +16,10 @@ TrackedBox box_of(const Objects& objects, std::size_t object) {
   return {edges[0], edges[1], edges[2], edges[3], objects.visibilities[object]};
 }
 
+std::span<const std::uint8_t> mask_of(const Objects& objects, std::size_t object) {
+  return std::span(objects.masks).subspan(object * objects.mask_bytes, objects.mask_bytes);
+}
+
 /// Appends what an object is beside its place.
 void append_identity(const Objects& from, std::size_t object, float weight, double visibility,
                      Objects& to) {
@@ -67,6 +71,47 @@ void append_part(const Objects& from, const millrace_part& part, int width, Obje
   }
 }
 
+/// Appends an object as it is.
+void append_copy(const Objects& from, std::size_t object, Objects& to) {
+  const auto copy = [object](const auto& source, auto& target, std::size_t each) {
+    const auto begin = source.begin() + static_cast<std::ptrdiff_t>(object * each);
+    target.insert(target.end(), begin, begin + static_cast<std::ptrdiff_t>(each));
+  };
+  copy(from.boxes, to.boxes, 4);
+  append_identity(from, object, from.weights[object], from.visibilities[object], to);
+  copy(from.key_points, to.key_points, 3 * from.points);
+  copy(from.masks, to.masks, from.mask_bytes);
+}
+
+/// Number of an object's pixels, and of those among them that others cover.
+struct Coverage {
+  std::uint32_t all = 0, covered = 0;
+};
+
+Coverage coverage_of(std::span<const std::uint8_t> mask, const std::uint8_t* cutout) {
+  Coverage coverage;
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    coverage.all += mask[i];
+    coverage.covered += mask[i] & cutout[i];
+  }
+  return coverage;
+}
+
+/// Returns the edges of the smallest box around the pixels of a mask that are 1; there are some.
+Rect bounds_of(std::span<const std::uint8_t> mask, int width) {
+  const auto columns = static_cast<std::size_t>(width);
+  Rect bounds{width, static_cast<int>(mask.size() / columns), 0, 0};
+  for (int y = 0; !mask.empty(); ++y, mask = mask.subspan(columns)) {
+    const auto row = mask.first(columns);
+    const auto first = std::find(row.begin(), row.end(), 1);
+    if (first == row.end()) continue;
+    const auto behind = std::find(row.rbegin(), row.rend(), 1).base();
+    bounds = {std::min(bounds.x0, static_cast<int>(first - row.begin())), std::min(bounds.y0, y),
+              std::max(bounds.x1, static_cast<int>(behind - row.begin())), y + 1};
+  }
+  return bounds;
+}
+
 void begin_list(const Objects& like, Objects& objects) {
   objects.points = like.points;
   objects.mask_bytes = like.mask_bytes;
@@ -104,6 +149,76 @@ TargetOptions before_mixing(const TargetOptions& options) {
 void ObjectMixer::mixed(std::span<const millrace_part> parts) {
   if (parts.empty()) return;
   mix_objects(parts, size_.width, objects_[0], objects_[1]);
+  std::swap(objects_[0], objects_[1]);
+}
+
+const std::uint8_t* cut_out(const Objects& objects, std::size_t sample,
+                            std::span<const std::uint8_t> picked, Buffer& memory) {
+  const std::size_t area = objects.mask_bytes;
+  std::uint8_t* const cutout = memory.reserve(area);
+  std::fill_n(cutout, area, std::uint8_t{0});
+  const auto end = static_cast<std::size_t>(objects.offsets[sample + 1]);
+  for (auto object = static_cast<std::size_t>(objects.offsets[sample]); object < end; ++object) {
+    if (picked[object] == 0) continue;
+    const auto mask = mask_of(objects, object);
+    for (std::size_t i = 0; i < area; ++i) cutout[i] |= mask[i];
+  }
+  return cutout;
+}
+
+void ObjectMixer::append_uncovered(std::size_t sample, const std::uint8_t* cutout) {
+  const Objects& from = objects_[0];
+  Objects& to = objects_[1];
+  const auto end = static_cast<std::size_t>(from.offsets[sample + 1]);
+  for (auto object = static_cast<std::size_t>(from.offsets[sample]); object < end; ++object) {
+    const Coverage coverage = coverage_of(mask_of(from, object), cutout);
+    if (coverage.covered > 0 && coverage.covered == coverage.all) continue;
+    append_copy(from, object, to);
+    for (std::size_t i = to.key_points.size() - 3 * to.points; i < to.key_points.size(); i += 3) {
+      const auto x = static_cast<int>(to.key_points[i]), y = static_cast<int>(to.key_points[i + 1]);
+      if (is_inside({to.key_points[i], to.key_points[i + 1]}, {0, 0, size_.width, size_.height}) &&
+          cutout[std::ptrdiff_t{y} * size_.width + x] != 0)
+        to.key_points[i + 2] = std::min(to.key_points[i + 2], 1.0f);
+    }
+    if (coverage.covered == 0) continue;
+    const std::span mask = std::span(to.masks).last(to.mask_bytes);
+    for (std::size_t i = 0; i < mask.size(); ++i) mask[i] = mask[i] & (cutout[i] ^ 1);
+    const Rect bounds = bounds_of(mask, size_.width);
+    const int edges[] = {bounds.x0, bounds.y0, bounds.x1, bounds.y1};
+    std::copy_n(edges, 4, to.boxes.end() - 4);
+    to.visibilities.back() *=
+        static_cast<float>(coverage.all - coverage.covered) / static_cast<float>(coverage.all);
+  }
+}
+
+void ObjectMixer::append_picked(std::size_t sample, std::span<const std::uint8_t> picked) {
+  const Objects& from = objects_[0];
+  Objects& to = objects_[1];
+  const auto end = static_cast<std::size_t>(from.offsets[sample + 1]);
+  for (auto object = static_cast<std::size_t>(from.offsets[sample]); object < end; ++object) {
+    const auto mask = mask_of(from, object);
+    // One without a pixel would be a box with nothing inside.
+    if (picked[object] != 0 && std::find(mask.begin(), mask.end(), 1) != mask.end())
+      append_copy(from, object, to);
+  }
+}
+
+void ObjectMixer::pasted(std::span<const millrace_part> parts,
+                         std::span<const std::uint8_t> picked) {
+  if (parts.empty()) return;
+  begin_list(objects_[0], objects_[1]);
+  auto part = parts.begin();
+  for (std::size_t sample = 0; sample + 1 < objects_[0].offsets.size(); ++sample) {
+    if (part == parts.end() || static_cast<std::size_t>(part->to) != sample) {
+      append_sample(objects_[0], sample, objects_[1]);
+      continue;
+    }
+    const auto from = static_cast<std::size_t>(part->from);
+    append_uncovered(sample, cut_out(objects_[0], from, picked, cutout_));
+    append_picked(from, picked);
+    end_sample(objects_[1]);
+    ++part;
+  }
   std::swap(objects_[0], objects_[1]);
 }
 

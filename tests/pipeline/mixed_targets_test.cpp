@@ -1,11 +1,15 @@
 // Tests how boxes, key points and masks follow images that ops put together or blend, through the
 // loader.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
+#include "augment/plan/assemble.h"
+#include "base/rng.h"
 #include "millrace/error.h"
+#include "pipeline/targets/object_mixing.h"
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/annotated.h"
 #include "tests/pipeline/masked.h"
@@ -245,12 +249,208 @@ TEST(MixedTargets, SemanticMasksFollowMosaic) {
   }
 }
 
+/// An object as a batch holds it.
+struct Held {
+  std::vector<float> numbers;  ///< what is known of it beside its mask
+  std::vector<std::uint8_t> mask;
+  bool operator==(const Held&) const = default;
+};
+
+Held held(const Objects& objects, std::size_t i) {
+  Held one;
+  one.numbers.assign(&objects.boxes[4 * i], &objects.boxes[4 * i] + 4);
+  for (const auto* const list : {&objects.classes, &objects.origins, &objects.samples})
+    one.numbers.push_back(static_cast<float>((*list)[i]));
+  one.numbers.insert(one.numbers.end(), {objects.weights[i], objects.visibilities[i]});
+  one.numbers.insert(one.numbers.end(), &objects.key_points[3 * i], &objects.key_points[3 * i] + 3);
+  one.mask.assign(&objects.masks[i * objects.mask_bytes],
+                  &objects.masks[i * objects.mask_bytes] + objects.mask_bytes);
+  return one;
+}
+
+/// How often something happened that a test must have met.
+struct Met {
+  int pasted = 0, cut = 0, covered = 0, hidden = 0, left_out = 0;
+};
+
+/// Takes away what is pasted over an object. Returns whether anything is left of it.
+bool cover(Held& object, const std::vector<bool>& pasted, Met& met) {
+  int all = 0, left = 0;
+  float box[] = {64, 48, 0, 0};
+  for (std::size_t at = 0; at < object.mask.size(); ++at) {
+    if (object.mask[at] == 0) continue;
+    ++all;
+    if (pasted[at]) {
+      object.mask[at] = 0;
+      continue;
+    }
+    ++left;
+    const auto x = static_cast<float>(at % 64), y = static_cast<float>(at / 64);
+    box[0] = std::min(box[0], x);
+    box[1] = std::min(box[1], y);
+    box[2] = std::max(box[2], x + 1);
+    box[3] = std::max(box[3], y + 1);
+  }
+  const auto point = object.numbers.end() - 3;
+  if (point[2] == 2 &&
+      pasted[static_cast<std::size_t>(point[1]) * 64 + static_cast<std::size_t>(point[0])]) {
+    point[2] = 1;
+    met.hidden += left > 0;
+  }
+  if (left == all) return true;
+  std::copy_n(box, 4, object.numbers.begin());
+  object.numbers[8] *= static_cast<float>(left) / static_cast<float>(all);
+  ++(left > 0 ? met.cut : met.covered);
+  return left > 0;
+}
+
+/// Compares a batch with the same one without copy_paste and its draws.
+void compare_pasted(const Batch& plain, const Batch& mixed, std::uint64_t seed,
+                    std::uint64_t position, double p, const TargetOptions& targets, Met& met) {
+  const auto area = static_cast<std::size_t>(kCard.width * kCard.height);
+  const auto count = static_cast<std::size_t>(plain.count());
+  const Objects& before = plain.objects();
+  const auto* const from = reinterpret_cast<const std::uint8_t*>(plain.data());
+  const auto* const to = reinterpret_cast<const std::uint8_t*>(mixed.data());
+  const auto objects_of = [](const Objects& objects, std::size_t sample) {
+    std::vector<Held> all;
+    for (auto i = objects.offsets[sample]; i < objects.offsets[sample + 1]; ++i)
+      all.push_back(held(objects, static_cast<std::size_t>(i)));
+    return all;
+  };
+  Draw draw{millrace_rng{}};
+  for (std::size_t sample = 0; sample < count; ++sample) {
+    const std::size_t other = sample ^ 1;
+    if (sample % 2 == 0)
+      draw = Draw(base::stream({seed, 0, position + sample}, base::op_id("copy_paste")));
+    std::vector<bool> pasted(area);
+    std::vector<Held> added, expected;
+    if (other < count)
+      for (const Held& object : objects_of(before, other)) {
+        if (!draw.chance(p)) continue;
+        for (std::size_t at = 0; at < area; ++at) pasted[at] = pasted[at] || object.mask[at] == 1;
+        added.push_back(object);
+        ++met.pasted;
+      }
+    for (Held object : objects_of(before, sample))
+      if (cover(object, pasted, met)) expected.push_back(object);
+    expected.insert(expected.end(), added.begin(), added.end());
+    met.left_out += static_cast<int>(std::erase_if(expected, [&](const Held& object) {
+      const std::vector<float>& n = object.numbers;
+      return (n[2] - n[0]) * (n[3] - n[1]) < static_cast<float>(targets.min_area) ||
+             n[8] < static_cast<float>(targets.min_visibility);
+    }));
+    EXPECT_EQ(objects_of(mixed.objects(), sample), expected) << "sample " << position + sample;
+    for (std::size_t at = 0; at < area; ++at)
+      ASSERT_EQ(to[sample * area + at], from[(pasted[at] ? other : sample) * area + at])
+          << "sample " << position + sample << ", pixel " << at;
+  }
+}
+
+TEST(MixedTargets, CopyPasteDoesWhatItsDrawsSayPixelByPixel) {
+  const auto reader = std::make_shared<Cards>(60);
+  Met met;
+  for (const double p : {0.5, 1.0})
+    for (std::uint64_t seed = 0; seed < 16; ++seed) {
+      LoaderOptions options = in_order(9);  // the last one has no neighbour
+      options.seed = seed;
+      options.drop_last = false;
+      options.targets.min_area = 30;
+      options.targets.min_visibility = 0.4;
+      std::vector<std::string> chain{"hflip", "random_affine{scale=[0.6,2],translate=[0.2,0.2]}"};
+      Loader plain(reader, plan_for(*reader, chain), options);
+      chain.push_back(fmt::format("copy_paste{{p={}}}", p));
+      Loader mixed(reader, plan_for(*reader, chain), options);
+      std::uint64_t position = 0;
+      while (const Batch before = plain.next()) {
+        const Batch after = mixed.next();
+        compare_pasted(before, after, seed, position, p, options.targets, met);
+        position += static_cast<std::uint64_t>(before.count());
+      }
+      EXPECT_EQ(position, 60u);
+    }
+  EXPECT_GT(met.pasted, 300);
+  EXPECT_GT(met.cut, 100);
+  EXPECT_GT(met.covered, 5);
+  EXPECT_GT(met.hidden, 10);
+  EXPECT_GT(met.left_out, 10);
+}
+
+TEST(MixedTargets, CopyPasteReportsHowManyItPicks) {
+  const auto reader = std::make_shared<Cards>(60);
+  const auto plan = plan_for(*reader, {"copy_paste{p=1}"});
+  Loader loader(reader, plan_for(*reader, {}), in_order(4));
+  const Batch batch = loader.next();  // the i-th image has i objects
+  const auto* const begin = reinterpret_cast<const std::byte*>(batch.data());
+  std::vector<std::byte> pixels(begin, begin + batch.bytes());
+  Objects objects[2] = {batch.objects(), {}};
+  Buffer cutout;
+  ObjectMixer mixer(kCard, objects, cutout);
+  augment::Trace trace;
+  plan->mix({}, {.samples = pixels.data(), .count = 4, .observer = &mixer}, *plan->make_scratch(),
+            &trace, 3);
+  ASSERT_EQ(trace.drawn.size(), 2u);
+  EXPECT_EQ(trace.drawn[0].op + " " + trace.drawn[0].name, "copy_paste onto0");
+  EXPECT_EQ(trace.drawn[0].value, 3);
+  EXPECT_EQ(trace.drawn[1].name, "onto1");
+  EXPECT_EQ(trace.drawn[1].value, 2);
+}
+
+TEST(MixedTargets, CopyPasteNeedsMasksOfObjects) {
+  const auto refusal = [](std::shared_ptr<const Reader> reader) -> std::string {
+    try {
+      Loader(reader, plan_for(*reader, {"copy_paste"}), in_order(2));
+    } catch (const UsageError& error) {
+      return error.what() + (" | " + error.hint());
+    }
+    return "";
+  };
+  Annotations boxes;
+  boxes.boxes = {{1, 1, 5, 5}};
+  boxes.classes = {0};
+  boxes.ends = {1, 1};
+  const std::string expected =
+      "copy_paste pastes objects by their masks, and memory has none | set "
+      "data.instance_masks=true with data.reader=coco, or leave it out: "
+      "augment.copy_paste.enabled=false";
+  EXPECT_EQ(refusal(std::make_shared<Annotated>(kCard, boxes)), expected);
+  EXPECT_EQ(refusal(std::make_shared<Masked>(kCard, std::vector(2, test::Bytes(64 * 48)))),
+            expected);
+}
+
+/// Each byte of a sample tells where it comes from, for every type and layout.
+TEST(MixedTargets, PastedPixelsAreExchangedForEveryTypeAndLayout) {
+  constexpr Size kSize{13, 7};
+  constexpr std::size_t kArea = 13 * 7;
+  std::vector<std::uint8_t> onto[2];
+  Draw draw(base::stream({1, 0, 0}, 1));
+  for (std::vector<std::uint8_t>& mask : onto)
+    for (std::size_t at = 0; at < kArea; ++at) mask.push_back(draw.chance(0.6) ? 1 : 0);
+  for (const DType dtype : {DType::f32, DType::u8, DType::f16, DType::bf16})
+    for (const Layout layout : {Layout::chw, Layout::hwc}) {
+      const SampleSpec form{kSize, 3, dtype, layout};
+      std::vector<std::uint8_t> before[2], after[2];
+      for (int i = 0; i < 2; ++i) {
+        for (std::size_t at = 0; at < form.bytes(); ++at)
+          before[i].push_back(static_cast<std::uint8_t>(draw.bits()));
+        after[i] = before[i];
+      }
+      augment::paste(form, after[0].data(), after[1].data(), onto[0].data(), onto[1].data());
+      for (std::size_t i = 0; i < 2; ++i)
+        for (std::size_t at = 0; at < form.bytes(); ++at) {
+          const std::size_t element = at / size_of(dtype);
+          const std::size_t pixel = layout == Layout::chw ? element % kArea : element / 3;
+          ASSERT_EQ(after[i][at], before[onto[i][pixel] != 0 ? 1 - i : i][at]);
+        }
+    }
+}
+
 /// Returns what an epoch's batches hold, position by position over all ranks.
-std::vector<std::vector<float>> positions_of(int workers, int grain, int world,
-                                             std::uint64_t failing) {
+std::vector<std::vector<float>> positions_of(const std::vector<std::string>& chain, int workers,
+                                             int grain, int world, std::uint64_t failing) {
   const auto reader = std::make_shared<Cards>(50);
   reader->failing = failing;
-  const auto plan = plan_for(*reader, {"hflip", "mosaic{p=0.7}", "mixup"});
+  const auto plan = plan_for(*reader, chain);
   std::vector<std::unique_ptr<Loader>> loaders;
   for (int rank = 0; rank < world; ++rank) {
     LoaderOptions options;
@@ -289,14 +489,17 @@ std::vector<std::vector<float>> positions_of(int workers, int grain, int world,
 }
 
 TEST(MixedTargets, DoNotDependOnWorkersGrainOrRanks) {
-  for (const std::uint64_t failing : {UINT64_MAX, std::uint64_t{7}}) {
-    const auto expected = positions_of(0, 0, 1, failing);
-    EXPECT_EQ(expected.size(), failing == UINT64_MAX ? 100u : 98u);
-    for (const auto& [workers, grain, world] :
-         {std::array{1, 1, 1}, {3, 5, 1}, {2, 0, 2}, {1, 3, 3}})
-      EXPECT_EQ(positions_of(workers, grain, world, failing), expected)
-          << workers << " workers, " << world << " ranks";
-  }
+  for (const std::vector<std::string>& chain :
+       {std::vector<std::string>{"hflip", "mosaic{p=0.7}", "mixup"},
+        {"hflip", "copy_paste", "mosaic{p=0.7}"}})
+    for (const std::uint64_t failing : {UINT64_MAX, std::uint64_t{7}}) {
+      const auto expected = positions_of(chain, 0, 0, 1, failing);
+      EXPECT_EQ(expected.size(), failing == UINT64_MAX ? 100u : 98u);
+      for (const auto& [workers, grain, world] :
+           {std::array{1, 1, 1}, {3, 5, 1}, {2, 0, 2}, {1, 3, 3}})
+        EXPECT_EQ(positions_of(chain, workers, grain, world, failing), expected)
+            << workers << " workers, " << world << " ranks";
+    }
 }
 
 TEST(MixedTargets, NothingIsAllocatedPerSample) {
@@ -307,7 +510,7 @@ TEST(MixedTargets, NothingIsAllocatedPerSample) {
     options.workers = workers;
     options.batch = 40;
     options.epochs = 20;
-    Loader loader(reader, plan_for(*reader, {"hflip", "mosaic", "mixup"}), options);
+    Loader loader(reader, plan_for(*reader, {"hflip", "copy_paste", "mosaic", "mixup"}), options);
     for (int i = 0; i < 100; ++i) ASSERT_TRUE(loader.next());
     const std::uint64_t before = allocations();
     for (int i = 0; i < 60; ++i) ASSERT_TRUE(loader.next());

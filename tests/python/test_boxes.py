@@ -208,6 +208,12 @@ def test_boxes_of_mixed_samples_name_their_images(coco):
                 assert batch.images[place].mean(0)[inside].min() > 150, "a bright rectangle"
                 assert mask[inside].all() and mask[:max(0, top - 1)].sum() == 0
         assert (copy.deepcopy(batch).boxes.samples == boxes.samples).all()
+    for batch in make(coco, "data.instance_masks=true", chain=[*chain, mr.CopyPaste(0.8)], batch=COUNT):
+        boxes, places = batch.boxes, np.repeat(np.arange(COUNT), np.diff(batch.boxes.offsets))
+        pasted = boxes.samples != batch.samples[places]
+        assert pasted.sum() > 10 and (boxes.samples[pasted] == batch.samples[places[pasted] ^ 1]).all()
+        for place, mask in zip(places, batch.instance_masks):
+            assert mask.any() and batch.images[place].mean(0)[mask == 1].mean() > 150, "bright rectangles"
     batch = next(iter(make(coco, chain=[*chain, mr.MixUp()], batch=COUNT)))
     assert len(batch.boxes.values) == 2 * COUNT and (batch.boxes.weights < 1).all()
     shown = [set(batch.boxes.samples[begin:end]) for begin, end in zip(batch.boxes.offsets, batch.boxes.offsets[1:])]
@@ -219,6 +225,8 @@ def test_misuse_is_one_clear_line(coco, yolo, data):
         make(coco, chain=[mr.ElasticTransform()])
     with pytest.raises(mr.UsageError, match="cutmix"):
         make(coco, "augment+=cutmix")
+    with pytest.raises(mr.UsageError, match="copy_paste pastes objects by their masks, and .* has none"):
+        make(coco, chain=[mr.CopyPaste()])
     with pytest.raises(mr.UsageError, match="collate='coco' is no form of batches .choose one of torchvision"):
         make(coco, collate="coco")
     with pytest.raises(mr.UsageError, match="keys="):

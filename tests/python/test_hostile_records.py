@@ -384,7 +384,7 @@ def test_every_word_of_a_counterpart_is_allowed():
     chains = [op(*[8 for each in dataclasses.fields(op) if each.default is dataclasses.MISSING])
               for op in ops if op is not builtin_ops.RandomApply]
     chains.append(builtin_ops.RandomApply(chains[:2]))
-    assert len(chains) == 38
+    assert len(chains) == 39
     found = [op.override() for op in chains] + recipes.IMAGENET.overrides()
     found += ["augment+=random_apply{p=0.8,ops=color_jitter{brightness=[0.4],hue=[-0.1,1e-05]}; hflip{}}",
               "augment+=rand_augment"]

@@ -14,6 +14,7 @@
 #include "pipeline/loader/sampler.h"
 #include "pipeline/setup/loader_setup.h"
 #include "pipeline/targets/object_list.h"
+#include "pipeline/targets/object_masks.h"
 #include "pipeline/targets/object_mixing.h"
 #include "tools/inspect/sheet.h"
 #include "tools/training/setup.h"
@@ -94,13 +95,14 @@ Inspected Inspection::operator()(std::uint64_t place) {
     masks.insert(masks.end(), one.mask.begin(), one.mask.end());
     if (classes > 0) rows[i * classes + static_cast<std::size_t>(label)] = 1;
     objects[0].points = one.objects.points;
+    objects[0].mask_bytes = one.objects.mask_bytes;
     pipeline::end_sample(one.objects);
     pipeline::append_sample(one.objects, 0, objects[0]);
     if (i == own) sample = std::move(one);
   }
   augment::Trace trace;
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
-  pipeline::ObjectMixer mixer(size, objects);
+  pipeline::ObjectMixer mixer(size, objects, filled_);
   plan_->mix({seed, epoch_, block.first},
              {reinterpret_cast<std::byte*>(pixels.data()),
               rows.data(),
@@ -116,7 +118,8 @@ Inspected Inspection::operator()(std::uint64_t place) {
   if (classes > 0) sample.label = shares(std::span(rows).subspan(own * classes, classes));
   if (annotations != nullptr) {
     Objects single;
-    single.points = annotations->points;
+    single.points = objects[0].points;
+    single.mask_bytes = objects[0].mask_bytes;
     pipeline::append_sample(objects[0], own, single);
     pipeline::hand_out(single, options_.targets, size, {}, sample.objects);
     sample.label = classes_of(sample.objects);
@@ -176,6 +179,14 @@ Inspected Inspection::run(std::uint64_t place, const TargetOptions& targets, std
       result.objects.points = annotations->points;
       tracker_.track(*annotations, targets, index, result.size, trail, plan_->output().size,
                      result.objects);
+      if (annotations->has_outlines) {
+        const Size size = plan_->output().size;
+        result.objects.mask_bytes =
+            static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
+        pipeline::append_masks(
+            *annotations, index, result.size, trail, *plan_, *scratch_, filled_,
+            [] { return false; }, result.objects);
+      }
     }
     if (reader_->info().masks) {
       Buffer bytes;

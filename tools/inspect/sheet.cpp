@@ -81,6 +81,12 @@ std::array<std::uint8_t, 3> colour_of(std::uint8_t id) {
   return colour;
 }
 
+/// Mixes a colour into that of a pixel, by half.
+void tint(std::uint8_t* pixel, const std::array<std::uint8_t, 3>& colour) {
+  for (std::size_t c = 0; c < 3; ++c)
+    pixel[c] = static_cast<std::uint8_t>((pixel[c] + colour[c]) / 2);
+}
+
 /// Draws the pixels, and over them the mask's class ids but 0, half transparent.
 void draw_picture(Sheet& sheet, const Tile& tile, int left, int top) {
   const int zoom = zoom_of(tile);
@@ -91,33 +97,43 @@ void draw_picture(Sheet& sheet, const Tile& tile, int left, int top) {
       std::uint8_t* const to = sheet.at(left + x, top + y);
       for (int c = 0; c < 3; ++c) to[c] = from[tile.channels == 3 ? c : 0];
       const int id = tile.mask.empty() ? 0 : tile.mask[static_cast<std::size_t>(pixel)];
-      if (id == 0) continue;
-      const std::array<std::uint8_t, 3> colour = colour_of(static_cast<std::uint8_t>(id));
-      for (std::size_t c = 0; c < 3; ++c)
-        to[c] = static_cast<std::uint8_t>((to[c] + colour[c]) / 2);
+      if (id != 0) tint(to, colour_of(static_cast<std::uint8_t>(id)));
     }
 }
 
-/// Draws the outlines of boxes, and key points as squares: filled if they are visible.
+/// Draws masks of objects, half transparent, the outlines of boxes, both in the colours of their
+/// classes, and key points as squares: filled if they are visible.
 void draw_objects(Sheet& sheet, const Tile& tile, int left, int top) {
-  constexpr std::uint8_t kBox[] = {230, 30, 30}, kPoint[] = {30, 200, 60};
+  constexpr std::array<std::uint8_t, 3> kPoint{30, 200, 60};
   constexpr int kReach = 2;
   const int zoom = zoom_of(tile);
   const auto place = [zoom](float at, int side) {
     return std::clamp(static_cast<int>(at * static_cast<float>(zoom)), 0, side * zoom - 1);
   };
-  const auto dot = [&](int x, int y, const std::uint8_t* colour) {
+  const auto dot = [&](int x, int y, const std::array<std::uint8_t, 3>& colour) {
     if (x < 0 || y < 0 || x >= tile.width * zoom || y >= tile.height * zoom) return;
-    std::copy_n(colour, 3, sheet.at(left + x, top + y));
+    std::copy(colour.begin(), colour.end(), sheet.at(left + x, top + y));
   };
+  const auto colour_of_object = [&](std::size_t i) {
+    return colour_of(static_cast<std::uint8_t>(tile.objects->classes[i]));
+  };
+  if (const std::size_t bytes = tile.objects->mask_bytes; bytes > 0)
+    for (std::size_t i = 0; i < tile.objects->classes.size(); ++i)
+      for (int y = 0; y < tile.height * zoom; ++y)
+        for (int x = 0; x < tile.width * zoom; ++x) {
+          const auto pixel = static_cast<std::size_t>(y / zoom * tile.width + x / zoom);
+          if (tile.objects->masks[i * bytes + pixel] != 0)
+            tint(sheet.at(left + x, top + y), colour_of_object(i));
+        }
   const std::vector<float>& boxes = tile.objects->boxes;
   for (std::size_t i = 0; i < boxes.size(); i += 4) {
+    const std::array<std::uint8_t, 3> colour = colour_of_object(i / 4);
     const int x0 = place(boxes[i], tile.width), y0 = place(boxes[i + 1], tile.height);
     const int x1 = place(boxes[i + 2], tile.width), y1 = place(boxes[i + 3], tile.height);
     for (int x = x0; x <= x1; ++x)
-      for (const int y : {y0, y1}) dot(x, y, kBox);
+      for (const int y : {y0, y1}) dot(x, y, colour);
     for (int y = y0; y <= y1; ++y)
-      for (const int x : {x0, x1}) dot(x, y, kBox);
+      for (const int x : {x0, x1}) dot(x, y, colour);
   }
   const std::vector<float>& points = tile.objects->key_points;
   for (std::size_t i = 0; i < points.size(); i += 3) {

@@ -10,6 +10,7 @@
 
 #include "augment/plan/plan.h"
 #include "millrace/annotations.h"
+#include "millrace/buffer.h"
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
 #include "pipeline/decoders/label_png.h"
@@ -84,6 +85,7 @@ class Inspection {
   std::unique_ptr<Transform::Scratch> scratch_;
   pipeline::ObjectTracker tracker_;
   pipeline::LabelPng mask_;
+  Buffer filled_;  ///< mask of an object before it is moved, or of those that are pasted
 };
 
 /// Shows samples as the model sees them, side by side in one PNG, with the draws that made them.

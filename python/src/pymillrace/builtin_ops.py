@@ -13,6 +13,7 @@ __all__ = [
     "CenterCrop",
     "ColorJitter",
     "Contrast",
+    "CopyPaste",
     "Crop",
     "CutMix",
     "ElasticTransform",
@@ -152,6 +153,18 @@ class Contrast(Op):
 
     factor: float
     _op = "contrast"
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyPaste(Op):
+    """Paste objects of neighbouring samples onto each other.
+
+    Args:
+        p: probability that a sample is changed (a number from 0 to 1; default 0.5)
+    """
+
+    p: float = 0.5
+    _op = "copy_paste"
 
 
 @dataclasses.dataclass(frozen=True)
