@@ -216,6 +216,10 @@ class MILLRACE_EXPORT Batch {
   /// Returns count() masks one after the other, 64-byte aligned: the class id of each pixel of the
   /// samples. Empty if the data set has none.
   std::span<const std::uint8_t> masks() const;
+  /// Returns the bytes of the member that sample `sample` (0 to count() - 1) has of the name at
+  /// `name` in DatasetInfo::members; nothing if it has none. They belong to the batch, like data().
+  /// Where an op mixes samples, they are those of the sample that samples() names.
+  Member member(std::int64_t sample, std::size_t name) const;
   /// Returns the number of samples present. It is less than a full batch after on_error=skip and at
   /// the end of an epoch. With several ranks it may be 0: every rank gets every batch, even if its
   /// slice is empty.

@@ -50,7 +50,13 @@ struct DatasetInfo {
   std::vector<ArchiveInfo> archives;  ///< in the set's order; empty for sets without archives
   bool requested = false;             ///< each sample is read by a request to a server
   bool masks = false;                 ///< each sample has a mask: Reader::mask()
+  /// Names of Sample::members: endings behind the keys' first dot, in lower case (DataOptions).
+  std::vector<std::string> members;
 };
+
+/// Bytes of a member of an archive beside an image, borrowed; nothing if the sample has none of the
+/// name.
+using Member = std::optional<std::span<const std::uint8_t>>;
 
 /// One sample's bytes, borrowed. They are valid until the scratch buffer that was passed to read()
 /// is used again, and as long as the reader.
@@ -58,6 +64,7 @@ struct Sample {
   std::span<const std::uint8_t> bytes;  ///< kTailSlack bytes behind them may be read
   std::int64_t label = 0;
   bool held = false;  ///< served from memory by data.cache=ram, without access to storage
+  std::span<const Member> members{};  ///< one for each of DatasetInfo::members; as valid as bytes
 };
 
 /// Values that a data set lists per sample besides a class: either numbers, equally many for
@@ -213,6 +220,9 @@ struct DataOptions {
   double fraction = 1;  ///< `data.fraction`: of each class, which split "train" is limited to
   bool instance_masks = false;  ///< `data.instance_masks`: keep Annotations::outlines
   std::string masks{};  ///< `data.masks`: the folder of reader "folder"'s masks; empty: none
+  /// `data.members`: endings of other members that reader "tar" hands out, in lower case and
+  /// without the first dot, as "txt" and "seg.png"; at most 64.
+  std::vector<std::string> members{};
 };
 
 /// Name and help line of a built-in reader.

@@ -124,6 +124,7 @@ void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, const Batch
   probabilities = {reinterpret_cast<float*>(samples + rows_at), count * classes};
   masks = {samples + masks_at, count * shape.mask_bytes};
   indices.assign(count, 0);
+  members.reserve(count, shape.members);
   if (shape.warps) warps.assign(9 * count, std::numeric_limits<float>::quiet_NaN());
 }
 
@@ -231,6 +232,7 @@ void swap_memory(BatchContents& a, BatchContents& b) {
   a.indices.swap(b.indices);
   a.warps.swap(b.warps);
   std::swap(a.objects, b.objects);
+  std::swap(a.members, b.members);
 }
 
 void copy_memory(const BatchContents& from, BatchContents& to) {
@@ -238,6 +240,7 @@ void copy_memory(const BatchContents& from, BatchContents& to) {
   to.indices = from.indices;
   to.warps = from.warps;
   to.objects = from.objects;
+  to.members = from.members;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "millrace/buffer.h"
 #include "millrace/reader.h"
 #include "millrace/transform.h"
+#include "pipeline/loader/member_store.h"
 
 namespace millrace::pipeline {
 
@@ -171,6 +172,7 @@ struct BatchShape {
   std::size_t mask_bytes = 0;  ///< per sample; 0: no masks
   std::size_t classes = 0;     ///< length of a row of probabilities
   bool warps = false;
+  std::size_t members = 0;  ///< names of other members per sample
 };
 
 /// A batch and its memory. Batch::detach() takes it out of the slot.
@@ -187,9 +189,10 @@ struct BatchContents {
   std::vector<std::uint64_t> indices;  ///< index of each sample in the data set
   std::vector<float> warps;            ///< nine numbers per sample; empty unless they are asked for
   Objects objects;                     ///< once finished; its memory is kept from batch to batch
-  std::size_t sample_bytes = 0;        ///< remains without memory, as do the next two
-  std::size_t mask_bytes = 0;          ///< of one sample
-  std::size_t classes = 0;             ///< length of a row of probabilities
+  MemberStore members;
+  std::size_t sample_bytes = 0;  ///< remains without memory, as do the next two
+  std::size_t mask_bytes = 0;    ///< of one sample
+  std::size_t classes = 0;       ///< length of a row of probabilities
   BatchId id;
   std::int64_t valid = 0;  ///< samples present, once finished
 };

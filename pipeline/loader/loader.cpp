@@ -179,6 +179,9 @@ const Objects& Batch::objects() const { return contents_->objects; }
 std::span<const std::uint8_t> Batch::masks() const {
   return contents_->masks.first(static_cast<std::size_t>(count()) * contents_->mask_bytes);
 }
+Member Batch::member(std::int64_t sample, std::size_t name) const {
+  return contents_->members.get(static_cast<std::size_t>(sample), name);
+}
 std::int64_t Batch::count() const { return contents_->valid; }
 std::int64_t Batch::global_count() const { return contents_->id.global; }
 std::uint32_t Batch::epoch() const { return contents_->id.epoch; }

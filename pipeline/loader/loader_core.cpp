@@ -58,9 +58,12 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   issued_ = freed_ = announced_ = options_.first_batch;
   consumed_ = options_.first_batch;
   const auto most = static_cast<std::size_t>(max_);
-  const BatchShape shape{most, stages_.transform().output().bytes(), stages_.mask_bytes(),
+  const BatchShape shape{most,
+                         stages_.transform().output().bytes(),
+                         stages_.mask_bytes(),
                          static_cast<std::size_t>(stages_.transform().soft_classes()),
-                         options_.warps};
+                         options_.warps,
+                         stages_.reader().info().members.size()};
   const bool recycles = options_.mode == LoaderMode::normal;
   pool_ = std::make_shared<BatchPool>(options_.memory, recycles ? slots_.size() : 0, shape,
                                       slots_.size() + 1);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "base/mapped_file_guard.h"
 #include "base/rng.h"
@@ -49,7 +50,15 @@ void touch(std::span<const std::uint8_t> bytes) {
 
 /// Returns whether a sample lies in the reader's own memory, whose pages may not be there yet.
 bool is_mapped(const Fetched& fetched) {
-  return !fetched.sample.held && fetched.sample.bytes.data() != fetched.bytes.data();
+  const std::uint8_t* const own = fetched.bytes.data();
+  const std::uint8_t* const bytes = fetched.sample.bytes.data();
+  return !fetched.sample.held &&
+         (std::less<>()(bytes, own) || std::less<>()(own + fetched.bytes.capacity(), bytes));
+}
+
+/// Returns the bytes that a sample brings: the stored image, and its other members.
+std::uint64_t bytes_of(const Sample& sample) {
+  return sample.bytes.size() + member_bytes(sample.members);
 }
 
 }  // namespace
@@ -239,7 +248,7 @@ Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& la
   if (options_.storage == nullptr) return reader_->read(index, scratch);
   const std::int64_t begin = base::Clock::steady_ns();
   const Sample sample = reader_->read(index, scratch);
-  if (!sample.held) options_.storage->serve(begin, sample.bytes.size(), lane, stop);
+  if (!sample.held) options_.storage->serve(begin, bytes_of(sample), lane, stop);
   return sample;
 }
 
@@ -274,7 +283,7 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
   if (!options_.record) return;
   const base::Clock::Ticks end = base::Clock::now();
   const std::uint64_t bytes =
-      fetched.error == nullptr ? fetched.sample.bytes.size() + fetched.mask.size() : 0;
+      fetched.error == nullptr ? bytes_of(fetched.sample) + fetched.mask.size() : 0;
   reading.record.calls += 1;
   reading.record.bytes += bytes;
   reading.record.ticks += end - begin;
@@ -348,6 +357,7 @@ void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recor
   const EpochOrder order = sampler_.order(slot.id.epoch);
   Objects* const objects = annotations_ != nullptr ? &slot.range_objects[run.unit] : nullptr;
   if (objects != nullptr) clear(*objects);
+  slot.members.begin_range(run.unit);
   for (std::int64_t place = run.first; place < run.first + run.count; ++place) {
     one_place(order, place, slot, worker, recorder, stop);
     if (objects != nullptr) end_sample(*objects);
@@ -402,7 +412,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
   } else {
     sample = read(index, worker.bytes, worker.lane, stop);
     if (has_masks_) mask = read_mask(index, worker.mask_bytes, worker.lane, stop);
-    recorder.end(measure::Stage::read, 1, sample.bytes.size() + mask.size());
+    recorder.end(measure::Stage::read, 1, bytes_of(sample) + mask.size());
   }
   slot.labels[static_cast<std::size_t>(place)] = sample.label;
   slot.indices[static_cast<std::size_t>(place)] = index;
@@ -415,7 +425,10 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
   // Pages of a mapped file were lost, so the sample may hold zeros: read it again. From now on
   // readers check the file.
   if (base::mapped_faults() != faults)
-    one_sample(index, place, nullptr, slot, worker, recorder, stop);
+    return one_sample(index, place, nullptr, slot, worker, recorder, stop);
+  if (!sample.members.empty())
+    slot.members.put(static_cast<std::size_t>(place), sample.members,
+                     static_cast<std::size_t>(place / slot.grain));
 }
 
 void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
@@ -435,7 +448,9 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     const int channels = transform_->output().channels;
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
-    const Claim claim(memory_, sample_bytes(*reader_, pixels, channels, transform_->full_copies()),
+    const Claim claim(memory_,
+                      sample_bytes(*reader_, pixels, channels, transform_->full_copies()) +
+                          member_bytes(sample.members),
                       {slot.id.ordinal, place}, worker);
     if (!claim.granted()) return;
     Decoding image(worker.decode, channels, recorder);
@@ -544,6 +559,7 @@ void Stages::finish(Slot& slot, Worker& worker) const {
       if (has_masks_)
         std::memcpy(&slot.masks[kept * mask_bytes()], &slot.masks[place * mask_bytes()],
                     mask_bytes());
+      slot.members.move(place, kept);
       slot.labels[kept] = slot.labels[place];
       slot.indices[kept] = slot.indices[place];
       if (options_.warps) std::copy_n(&slot.warps[9 * place], 9, &slot.warps[9 * kept]);

@@ -86,6 +86,8 @@ class MILLRACE_PRIVATE_API ShardRecords {
   /// Returns a record. The first call compares the checksum of the whole file. Throws DataError if
   /// the index is damaged or was replaced since it was opened.
   TarIndex::Entry at(std::uint64_t i) const;
+  /// Returns the number of records.
+  std::uint64_t count() const { return samples_; }
 
  private:
   ShardRecords() = default;

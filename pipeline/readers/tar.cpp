@@ -24,6 +24,7 @@
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/set_index.h"
 #include "pipeline/readers/tar_index.h"
+#include "pipeline/readers/tar_members.h"
 
 namespace millrace::pipeline {
 
@@ -36,10 +37,13 @@ class TarReader final : public Reader {
     info_.path = options.path;
     info_.split = options.split;
     info_.encoded = true;
+    info_.members = options.members;
     if (!open_unlisted(options, found, max_listed)) open_listed(options, found);
+    seen_.watch(options, info_.count);
   }
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const Entry sample = entry(index);
+    if (!info_.members.empty()) return read_group(index, sample, scratch);
     const Shard& shard = shards_[sample.shard];
     if (shard.file && sample.size != base::kTooLong) {
       if (sample.size >= kMappedFrom && holds_raw(shard, sample))
@@ -50,7 +54,9 @@ class TarReader final : public Reader {
           sample.size)
         return {{bytes, sample.size}, sample.label};
     }
-    return read_slowly(sample, shard, scratch);
+    Location location;
+    locate(sample, location);
+    return read_slowly(location, shard, scratch);
   }
   std::string name(std::uint64_t index) const override {
     try {
@@ -122,7 +128,7 @@ class TarReader final : public Reader {
     }
     const bool by_label = all.unlabelled == 0;
     if (all.samples <= max_listed || (!by_label && all.unlabelled != all.samples) ||
-        (!by_label && all.unlabelled_beside > 0) ||
+        (!by_label && all.unlabelled_beside > 0 && options.members.empty()) ||
         (by_label && all.largest_label >= most_classes(options, all.samples)))
       return false;
     TarClasses classes = classify(options, found, folders, by_label);
@@ -198,6 +204,36 @@ class TarReader final : public Reader {
     return bytes != nullptr && is_raw({bytes, sample.size}) ? bytes : nullptr;
   }
 
+  /// Reads a sample with its members.
+  Sample read_group(std::uint64_t index, const Entry& sample, Buffer& scratch) const {
+    const Shard& shard = shards_[sample.shard];
+    const TarGroup group({sample.data, sample.size, sample.back, sample.label, 0},
+                         surroundings(index, shard));
+    std::uint8_t* bytes = group.reserve(scratch, info_.members.size());
+    if (!shard.file || base::read_at(shard.file.get(), bytes, group.size(), group.begin(),
+                                     shard.path.c_str()) != group.size()) {
+      Location location;
+      locate(sample, location);
+      location.offset = group.begin();
+      location.size = group.size();
+      read_slowly(location, shard, scratch);
+    }
+    const Sample found = group.find(info_.members, scratch);
+    seen_.add(found);
+    return found;
+  }
+
+  TarSurroundings surroundings(std::uint64_t index, const Shard& shard) const {
+    if (shard.records == nullptr) return around_[index];
+    const std::uint64_t own = index - shard.first;
+    const std::uint64_t behind = own + 1;
+    std::optional<TarIndex::Entry> last, next;
+    if (own > 0) last = shard.records->at(own - 1);
+    if (behind < shard.records->count()) next = shard.records->at(behind);
+    return surroundings_of(last ? &*last : nullptr, shard.records->at(own), next ? &*next : nullptr,
+                           shard.stamp.size);
+  }
+
   /// Returns the archive of a sample of a set without a list.
   const Shard& shard_of(std::uint64_t index) const {
     const auto behind = std::upper_bound(
@@ -239,7 +275,7 @@ class TarReader final : public Reader {
     }
     listings.finish();
     info_.fingerprint = fingerprint.value();
-    const bool by_label = has_labels(indices);
+    const bool by_label = has_labels(indices, !options.members.empty());
     choose(indices, options, found, by_label);
     if (by_label) {
       const auto largest =
@@ -262,10 +298,8 @@ class TarReader final : public Reader {
     return base::set_path(location, shards_[sample.shard].path);
   }
 
-  /// Reads a sample of an archive that is not kept open, or reports why one cannot be read.
-  Sample read_slowly(const Entry& sample, const Shard& shard, Buffer& scratch) const {
-    Location location;
-    locate(sample, location);
+  /// Reads a part of an archive that is not kept open, or reports why one cannot be read.
+  static Sample read_slowly(const Location& location, const Shard& shard, Buffer& scratch) {
     if (shard.file) return base::read_located(location, shard.file.get(), scratch);
     const base::OpenFile open = base::open_regular(shard.path);
     const FileStamp now = stamp_of(open.descriptor.get(), shard.path);
@@ -292,8 +326,9 @@ class TarReader final : public Reader {
     }
   }
 
-  /// Returns whether the samples have labels of their own. Throws unless all or none have.
-  bool has_labels(const std::vector<TarIndex>& indices) const {
+  /// Returns whether the samples have labels of their own. Throws unless all or none have. A .json
+  /// is no label that lacks its number where members are handed out.
+  bool has_labels(const std::vector<TarIndex>& indices, bool members) const {
     std::uint64_t total = 0, unlabelled = 0, beside = 0;
     for (const TarIndex& index : indices) {
       total += index.samples.size();
@@ -301,7 +336,7 @@ class TarReader final : public Reader {
       beside += index.unlabelled_beside;
     }
     if (unlabelled == 0) return true;
-    if (unlabelled == total && beside == 0) return false;
+    if (unlabelled == total && (beside == 0 || members)) return false;
     for (std::size_t shard = 0; shard < indices.size(); ++shard)
       for (const TarIndex::Entry& entry : indices[shard].samples)
         if (entry.label < 0)
@@ -331,10 +366,16 @@ class TarReader final : public Reader {
     std::size_t first_folder = 0, count = 0;
     for (const TarIndex& index : indices) count += index.samples.size();
     samples_.reserve(count);
+    if (!info_.members.empty()) around_.reserve(count);
     for (std::size_t shard = 0; shard < indices.size(); ++shard) {
-      for (const TarIndex::Entry& entry : indices[shard].samples) {
+      std::vector<TarSurroundings> around;
+      if (!info_.members.empty())
+        around = all_surroundings(indices[shard], shards_[shard].stamp.size);
+      for (std::size_t i = 0; i < indices[shard].samples.size(); ++i) {
+        const TarIndex::Entry& entry = indices[shard].samples[i];
         const std::int32_t of_folder = classes.of_folder[first_folder + entry.folder];
         if (of_folder == TarClasses::kOtherSplit) continue;
+        if (!around.empty()) around_.push_back(around[i]);
         samples_.push_back({entry.data, entry.size, entry.back, by_label ? entry.label : of_folder,
                             static_cast<std::uint32_t>(shard)});
         info_.bytes += entry.size;
@@ -389,6 +430,8 @@ class TarReader final : public Reader {
   std::vector<Shard> shards_;
   std::vector<Entry> samples_;                 ///< empty: looked up in `Shard::records`
   std::vector<std::int32_t> class_of_folder_;  ///< with records of samples without labels
+  std::vector<TarSurroundings> around_;        ///< of `samples_`, if members are handed out
+  SeenMembers seen_;
 };
 
 }  // namespace

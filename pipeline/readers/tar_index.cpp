@@ -28,25 +28,6 @@ constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
 /// Longest .cls or .json that is read.
 constexpr std::uint64_t kMaxLabelBytes = 1 << 24;
 
-struct NameParts {
-  std::string_view folder;  ///< without the '/' behind it
-  std::string_view key;     ///< folder included
-  std::string_view ending;  ///< from the first dot on: "jpg", "seg.png"
-  bool hidden = false;
-};
-
-NameParts parts_of(std::string_view name) {
-  const std::size_t slash = name.rfind('/');
-  const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
-  NameParts parts;
-  parts.folder = name.substr(0, base == 0 ? 0 : base - 1);
-  parts.hidden = base < name.size() && name[base] == '.';
-  const std::size_t dot = std::min(name.find('.', base), name.size());
-  parts.key = name.substr(0, dot);
-  parts.ending = dot < name.size() ? name.substr(dot + 1) : std::string_view();
-  return parts;
-}
-
 /// Collects the members of one key after the other.
 class Indexer {
  public:
@@ -274,6 +255,18 @@ class MappedMembers final : public TarMembers {
 };
 
 }  // namespace
+
+NameParts parts_of(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
+  NameParts parts;
+  parts.folder = name.substr(0, base == 0 ? 0 : base - 1);
+  parts.hidden = base < name.size() && name[base] == '.';
+  const std::size_t dot = std::min(name.find('.', base), name.size());
+  parts.key = name.substr(0, dot);
+  parts.ending = dot < name.size() ? name.substr(dot + 1) : std::string_view();
+  return parts;
+}
 
 TarIndex index_tar(std::string_view file, std::span<const std::uint8_t> bytes,
                    const IndexTarOptions& options) {

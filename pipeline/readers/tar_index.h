@@ -45,6 +45,16 @@ struct IndexTarOptions {
 MILLRACE_PRIVATE_API TarIndex index_tar(std::string_view file, std::span<const std::uint8_t> bytes,
                                         const IndexTarOptions& options = {});
 
+/// What WebDataset's layout makes of a member's name.
+struct NameParts {
+  std::string_view folder;  ///< without the '/' behind it
+  std::string_view key;     ///< folder included
+  std::string_view ending;  ///< from the first dot on: "jpg", "seg.png"
+  bool hidden = false;
+};
+
+NameParts parts_of(std::string_view name);
+
 /// Members of an archive in its order, wherever they are known from.
 class TarMembers {
  public:

@@ -36,6 +36,15 @@ class TarWalk {
           std::uint64_t behind = 0)
       : file_(file), bytes_(bytes), at_(offset), behind_(behind) {}
 
+  /// Begins again with other bytes, at `offset`. Memory for names is kept.
+  void start(std::span<const std::uint8_t> bytes, std::uint64_t offset) {
+    bytes_ = bytes;
+    at_ = offset;
+    behind_ = 0;
+  }
+  /// Returns where the next member would begin.
+  std::uint64_t at() const { return at_; }
+
   /// Returns the next file, link or device in `member`; false at the end. Skips folders. Throws
   /// DataError with file and offset for bytes that are not an archive, damaged, truncated or of an
   /// unknown type.

@@ -76,9 +76,13 @@ void RemoteReader::check_listed(const Part& part, const TarIndex& index) {
 
 void RemoteReader::adopt(Part& part, const TarIndex& index) const {
   part.entries.reserve(part.count);
-  for (const TarIndex::Entry& entry : index.samples) {
+  std::vector<TarSurroundings> around;
+  if (!info_.members.empty()) around = all_surroundings(index, part.shard.listed.size);
+  for (std::size_t i = 0; i < index.samples.size(); ++i) {
+    const TarIndex::Entry& entry = index.samples[i];
     const std::int32_t of_folder = part.class_of_folder[entry.folder];
     if (of_folder == TarClasses::kOtherSplit) continue;
+    if (!around.empty()) part.around.push_back(around[i]);
     part.entries.push_back(
         {entry.data, entry.size, entry.back, by_label_ ? entry.label : of_folder});
   }
@@ -110,7 +114,7 @@ bool RemoteReader::has_labels() const {
     beside += part->shard.listed.unlabelled_beside;
   }
   if (unlabelled == 0) return true;
-  if (unlabelled == total && beside == 0) return false;
+  if (unlabelled == total && (beside == 0 || !info_.members.empty())) return false;
   for (const auto& part : parts_)
     if (part->shard.listed.unlabelled > 0)
       throw DataError(fmt::format("{}: {} of its {} samples have no label ({} of {} in the set)",

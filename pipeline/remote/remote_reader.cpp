@@ -51,6 +51,7 @@ RemoteReader::RemoteReader(const DataOptions& options)
   info_.split = options.split;
   info_.encoded = true;
   info_.requested = ranges_;
+  info_.members = options.members;
   for (const RemoteShard& shard : set_.shards()) {
     parts_.push_back(std::make_unique<Part>());
     parts_.back()->shard = shard;
@@ -63,6 +64,7 @@ RemoteReader::RemoteReader(const DataOptions& options)
   } catch (const FetchError& error) {
     rethrow_at_open(error);
   }
+  seen_.watch(options, info_.count);
   if (!ranges_ && options.remote.cache_bytes > 0 && options.remote.reach > 0)
     check_room(options.remote);
   look_ahead(options.remote);
@@ -78,6 +80,7 @@ RemoteReader::~RemoteReader() {
 Sample RemoteReader::read(std::uint64_t index, Buffer& scratch) const {
   const Pin pin(*this, part_of(index));
   const Part& part = pin.part();
+  if (!info_.members.empty()) return read_group(pin.part(), index - part.first, scratch);
   const Entry& sample = part.entries[index - part.first];
   if (sample.size == base::kTooLong) {
     Location location = location_of(part, sample);
@@ -88,12 +91,31 @@ Sample RemoteReader::read(std::uint64_t index, Buffer& scratch) const {
     fetch_range(pin.part(), sample.data, sample.size, bytes);
     return {{bytes, sample.size}, sample.label};
   }
-  if (base::read_at(part.file.get(), bytes, sample.size, sample.data,
-                    part.shard.url.path.c_str()) != sample.size)
+  read_file(part, sample.data, sample.size, bytes);
+  return {{bytes, sample.size}, sample.label};
+}
+
+Sample RemoteReader::read_group(Part& part, std::uint64_t index, Buffer& scratch) const {
+  const Entry& sample = part.entries[index];
+  const TarGroup group({sample.data, sample.size, sample.back, sample.label, 0},
+                       part.around[index]);
+  std::uint8_t* bytes = group.reserve(scratch, info_.members.size());
+  if (ranges_) {
+    fetch_range(part, group.begin(), group.size(), bytes);
+  } else {
+    read_file(part, group.begin(), group.size(), bytes);
+  }
+  const Sample found = group.find(info_.members, scratch);
+  seen_.add(found);
+  return found;
+}
+
+void RemoteReader::read_file(const Part& part, std::uint64_t first, std::uint64_t count,
+                             std::uint8_t* out) {
+  if (base::read_at(part.file.get(), out, count, first, part.shard.url.path.c_str()) != count)
     throw RunError(
         fmt::format("{}: the copy in data.remote.cache was cut short", part.shard.url.text()),
         "leave the cache alone while it is used; removing it is safe between runs");
-  return {{bytes, sample.size}, sample.label};
 }
 
 std::string RemoteReader::name(std::uint64_t index) const {

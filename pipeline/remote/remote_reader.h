@@ -13,6 +13,7 @@
 #include "millrace/reader.h"
 #include "pipeline/readers/kept_open.h"
 #include "pipeline/readers/tar_index.h"
+#include "pipeline/readers/tar_members.h"
 #include "pipeline/remote/read_ahead.h"
 #include "pipeline/remote/remote_set.h"
 
@@ -62,9 +63,10 @@ class RemoteReader final : public Reader {
     std::atomic<bool> expected{false};  ///< was to be fetched ahead since it was closed
     // Guarded by `opening` while pins is kAway, constant otherwise.
     base::Descriptor file;
-    bool counted = false;        ///< `file` is counted in RemoteReader::kept_
-    std::vector<Entry> entries;  ///< filled when the archive is first opened
-    double open_s = 0;           ///< duration of the last opening, and what it was spent on
+    bool counted = false;                 ///< `file` is counted in RemoteReader::kept_
+    std::vector<Entry> entries;           ///< filled when the archive is first opened
+    std::vector<TarSurroundings> around;  ///< of `entries`, if members are handed out
+    double open_s = 0;  ///< duration of the last opening, and what it was spent on
     FetchTimes spent{};
     // Used when samples are read by ranges.
     std::mutex identity;
@@ -101,6 +103,11 @@ class RemoteReader final : public Reader {
   bool reads_ranges(const DataOptions& options) const;
   /// Fetches a part of an archive, which must have the ETag of the parts before.
   void fetch_range(Part& part, std::uint64_t first, std::uint64_t count, std::uint8_t* out) const;
+  /// Reads a sample with its members.
+  Sample read_group(Part& part, std::uint64_t index, Buffer& scratch) const;
+  /// Reads a part of an archive that is in the cache.
+  static void read_file(const Part& part, std::uint64_t first, std::uint64_t count,
+                        std::uint8_t* out);
   std::string member_name(Part& part, const Entry& sample) const;
   static bool try_pin(Part& part);
   Part& part_of(std::uint64_t index) const;
@@ -143,6 +150,7 @@ class RemoteReader final : public Reader {
   std::vector<std::unique_ptr<Part>> parts_;
   const bool checked_;  ///< compares the SHA-256 of archives that were in the cache
   bool by_label_ = false;
+  SeenMembers seen_;
   mutable KeptOpen kept_;
   std::uint64_t lookahead_ = 0;  ///< samples
   std::unique_ptr<ReadAhead> ahead_;

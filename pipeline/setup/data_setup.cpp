@@ -9,6 +9,7 @@
 #include "millrace/error.h"
 #include "millrace/loader.h"
 #include "pipeline/readers/subset.h"
+#include "pipeline/readers/tar_members.h"
 #include "pipeline/readers/url.h"
 #include "pipeline/setup/choices.h"
 #include "pipeline/setup/loader_setup.h"
@@ -87,6 +88,7 @@ DataOptions data_options(const Recipe& recipe, const std::string& split, std::si
   options.fraction = recipe.number("data.fraction");
   options.instance_masks = recipe.boolean("data.instance_masks");
   options.masks = recipe.text("data.masks");
+  options.members = parse_members(recipe.text("data.members"));
   options.warn = [&host](const std::string& text) { host.say("warning: " + text); };
   for (const millrace_unit* unit : plugins::plugin_readers()) {
     if (unit->name != options.reader) continue;

@@ -61,6 +61,16 @@ std::unique_ptr<Reader> prepared(std::unique_ptr<Reader> whole, const DataOption
     throw UsageError(fmt::format("data.instance_masks: data.reader={} reads no outlines of objects",
                                  whole->info().reader),
                      "set data.reader=coco, or leave data.instance_masks out");
+  if (!options.members.empty()) {
+    const std::string key = fmt::format("data.members={}", fmt::join(options.members, ","));
+    if (whole->info().members.empty())
+      throw UsageError(
+          fmt::format("{}: data.reader={} reads no members of archives", key, whole->info().reader),
+          "set data.reader=tar, or leave data.members out");
+    if (options.cache != Cache::os)
+      throw UsageError(key + ": data.cache=ram and cold serve images alone",
+                       "leave out data.cache or data.members");
+  }
   auto reader = choose_subset(std::move(whole), options);
   switch (options.cache) {
     case Cache::ram:

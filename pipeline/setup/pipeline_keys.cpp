@@ -36,6 +36,9 @@ std::vector<Param> data_keys() {
       Param::text("data.masks", "",
                   "folder: masks for segmentation: MASKS/SPLIT/.../NAME.png beside "
                   "DIR/SPLIT/.../NAME.jpg, 8-bit gray or palette, whose pixels are class ids"),
+      Param::text("data.members", "",
+                  "data.reader=tar: other members of each sample that batches hand out, as "
+                  "txt,json: their names behind the key's dot"),
       Param::boolean("data.instance_masks", false,
                      "true: data.reader=coco hands out a mask of each object, from its outline"),
       Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),

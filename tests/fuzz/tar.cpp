@@ -1,5 +1,8 @@
-// Fuzzes tar archives: every member, then the index of samples and their names.
+// Fuzzes tar archives: every member, then the index of samples, their names and other members.
+#include <algorithm>
+
 #include "pipeline/readers/tar_index.h"
+#include "pipeline/readers/tar_members.h"
 #include "tests/data/tar_builder.h"
 #include "tests/fuzz/target.h"
 
@@ -11,6 +14,7 @@ Corpus corpus() {
   samples.long_name(std::string(110, 'n') + ".cls").add("x", "1");
   samples.pax("path", "p.jpg").add("x", Bytes(3)).add("p.json", R"({"label": 3})");
   samples.add("q.png", Bytes(5)).add("q.cls", "2").add("q.txt", "text");
+  samples.add("r.txt", "").add("r.TXT", "again").add("r.jpg", Bytes(900, 3)).add("r.cls", "0");
   test::TarBuilder folders;
   folders.add("./", "", '5').add("./cat/", "", '5').add("./cat/a.jpg", Bytes(20, 7));
   folders
@@ -26,6 +30,23 @@ Corpus corpus() {
   return {{samples.end(), folders.end(), links.end(), Bytes(1024)},
           {"ustar", ".jpg", ".cls", ".json", "PaxHeaders", "path=", "size=", "../", "/",
            "77777777777", "\x80", std::string(1, '\0'), "{\"label\": ", "12 path=ab\n"}};
+}
+
+/// Reads a sample with its members, as readers do.
+void find_members(std::span<const std::uint8_t> archive, const pipeline::TarIndex::Entry& entry,
+                  const pipeline::TarSurroundings& around, Buffer& scratch) {
+  const std::vector<std::string> names{"txt", "json", "cls"};
+  const pipeline::TarGroup group(entry, around);
+  require(group.begin() + group.size() <= archive.size(), "a group lies in the archive");
+  std::ranges::copy(archive.subspan(group.begin(), group.size()),
+                    group.reserve(scratch, names.size()));
+  const Sample sample = group.find(names, scratch);
+  require(std::ranges::equal(sample.bytes, archive.subspan(entry.data, entry.size)),
+          "a sample is its image");
+  for (const Member& member : sample.members)
+    require(!member || (member->data() >= scratch.data() &&
+                        member->data() + member->size() <= scratch.data() + group.size()),
+            "a member lies in the group");
 }
 
 }  // namespace millrace::fuzz
@@ -54,6 +75,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                     "its folder is there");
       fuzz::require(!pipeline::tar_name("x", bytes, entry).empty(), "a sample has a name");
     }
+    const auto around = pipeline::all_surroundings(index, size);
+    Buffer scratch;
+    for (std::size_t i = 0; i < around.size(); ++i)
+      fuzz::accepts(Exit::data,
+                    [&] { fuzz::find_members(bytes, index.samples[i], around[i], scratch); });
   });
   return 0;
 }

@@ -32,6 +32,7 @@ test::Bytes archive(int shard) {
     tar.add(name + ".jpg", test::Bytes(static_cast<std::size_t>(20 + i),
                                        static_cast<std::uint8_t>(shard * 16 + i)));
     tar.add(name + ".cls", std::to_string((shard + i) % 3));
+    if (i != 2) tar.add(name + ".txt", "caption of " + name);
   }
   return tar.end();
 }
@@ -77,8 +78,10 @@ struct Served {
   }
   std::unique_ptr<Reader> open(const std::string& path = "/set/", std::uint64_t limit = 0,
                                const std::string& cache = {},
-                               RemoteFetch fetch = RemoteFetch::automatic) {
+                               RemoteFetch fetch = RemoteFetch::automatic,
+                               const std::vector<std::string>& members = {}) {
     DataOptions options;
+    options.members = members;
     options.remote.fetch = fetch;
     options.reader = "tar";
     options.path = server.url() + path;
@@ -119,6 +122,31 @@ TEST(RemoteReader, HasTheSamplesOfTheLocalSetColdWarmAndByBraces) {
   EXPECT_EQ(served.server.requests().size(), 5u);  // nothing is fetched again
   EXPECT_EQ(remote->name(6).find(served.server.url()), 0u);
   expect_same(*local, *served.open("/set/train 0={0..2}.tar"));
+}
+
+TEST(RemoteReader, MembersComeWithTheirImageByArchiveAndByRanges) {
+  Served served;
+  const auto local = open_reader({"tar", served.local.path("set")});
+  for (const RemoteFetch fetch : {RemoteFetch::shards, RemoteFetch::ranges}) {
+    const auto remote = served.open("/set/", 0, {}, fetch, {"txt", "cls"});
+    expect_same(*local, *remote);
+    const auto requests = served.server.requests().size();
+    Buffer scratch;
+    for (std::uint64_t i = 0; i < remote->info().count; ++i) {
+      const Sample sample = remote->read(i, scratch);
+      ASSERT_EQ(sample.members.size(), 2u);
+      const std::string name = std::to_string(i / 5) + "-" + std::to_string(i % 5);
+      ASSERT_EQ(sample.members[0].has_value(), i % 5 != 2) << name;
+      if (const Member& text = sample.members[0]) {
+        EXPECT_EQ(std::string(text->begin(), text->end()), "caption of " + name);
+      }
+      ASSERT_TRUE(sample.members[1]);
+      EXPECT_EQ(sample.members[1]->front(), '0' + sample.label);
+    }
+    // An image and its members are one request.
+    EXPECT_EQ(served.server.requests().size() - requests,
+              fetch == RemoteFetch::ranges ? remote->info().count : 0);
+  }
 }
 
 TEST(RemoteReader, ReadsThroughACacheOfOneArchive) {

@@ -49,6 +49,9 @@ void check_labels(const Reader& reader) {
   if (reader.info().masks)
     throw UsageError("data.masks: training needs a class for each image, not masks",
                      "train in Python: pymillrace.Loader hands out the masks");
+  if (!reader.info().members.empty())
+    throw UsageError("data.members: training needs a class for each image, not members",
+                     "leave it out, or train in Python: pymillrace.Loader hands them out");
 }
 
 void check_early_stopping(const Recipe& recipe) {
