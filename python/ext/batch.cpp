@@ -170,6 +170,24 @@ nb::object targets(nb::handle self) {
   return numpy_array(numbers->data(), shape, nb::dtype<float>(), owner);
 }
 
+const std::vector<std::string>& member_names(const RawBatch& raw) {
+  return raw.own->source->reader->info().members;
+}
+
+/// Returns the member of each sample that has the name at `name`: bytes, or None.
+nb::list member(const RawBatch& raw, std::size_t name) {
+  const OwnBatch& own = *raw.own;
+  if (own.source->mixes)
+    throw UsageError("batch.members: an op mixes samples, and their members stay apart",
+                     "leave out mixup, cutmix and the like, or mix in a function per batch");
+  nb::list all;
+  for (std::int64_t i = 0; i < own.batch.count(); ++i) {
+    const Member one = own.batch.member(i, name);
+    all.append(one ? nb::object(nb::bytes(one->data(), one->size())) : nb::object(nb::none()));
+  }
+  return all;
+}
+
 std::vector<std::string> names(const RawBatch& raw) {
   const Batch& batch = raw.own->batch;
   return Names{raw.own->source}.of({batch.samples(), batch.samples() + batch.count()});
@@ -205,6 +223,8 @@ void bind_batch(nb::module_& module) {
       .def("objects", &objects)
       .def("masks", &masks)
       .def("image_ids", &image_ids)
+      .def("member_names", &member_names)
+      .def("member", &member, nb::arg("name"))
       .def("names", &names, nb::call_guard<ReleasedGil>())
       .def_prop_ro("count", [](const RawBatch& raw) { return raw.own->batch.count(); })
       .def_prop_ro("epoch", [](const RawBatch& raw) { return raw.own->batch.epoch(); })

@@ -45,6 +45,18 @@ TEST_F(Photos, TheHashIsTheSameHoweverTheyAreRead) {
   EXPECT_NE(hash({"seed=1"}), first);
 }
 
+TEST_F(Photos, MembersOfArchivesChangeNoImageAndTrainNothing) {
+  ASSERT_TRUE(succeeded(run({"data", "pack", in("photos"), in("packed")})));
+  const Arguments packed{"data.reader=tar", "data.path=" + in("packed").string()};
+  EXPECT_EQ(hash(packed + Arguments{"data.members=cls"}), hash({}));
+  EXPECT_TRUE(refused(run({"bench", "imagenet-rrc", packed[0], packed[1], "data.members=.cls"}), 2,
+                      {"data.members=.cls", "data.members=txt,json"}));
+  EXPECT_TRUE(refused(run(photos("bench", {"data.members=cls"})), 2,
+                      {"data.reader=folder reads no members of archives"}));
+  EXPECT_TRUE(refused(run({"train", "imagenet-rrc", packed[0], packed[1], "data.members=cls"}), 2,
+                      {"data.members", "training needs a class"}));
+}
+
 TEST_F(Photos, ARunResumedInTheMiddleGivesTheRest) {
   for (const char* shuffle :
        {"loader.shuffle=global", "loader.shuffle=window:5", "loader.shuffle=none"})

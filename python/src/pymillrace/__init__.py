@@ -13,7 +13,7 @@ from . import _exit
 # C++. Modules are imported on first use. tools/python_classes.py writes __init__.pyi from this.
 _HOMES = {
     "augmentations": ("Augmentation", "augmentation"),
-    "batch": ("Batch", "Boxes"),
+    "batch": ("Batch", "Boxes", "Members"),
     "errors": ("DataError", "DeviceError", "Error", "RunError", "UsageError"),
     "loader": ("Dataset", "Failure", "Loader", "StepCost"),
     "recipes": ("Cifar", "Coco", "Folder", "Grayscale", "IMAGENET", "Idx", "Manifest", "Normalize", "Tar",

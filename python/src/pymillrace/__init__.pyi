@@ -6,6 +6,7 @@ from .augmentations import (
 from .batch import (
     Batch as Batch,
     Boxes as Boxes,
+    Members as Members,
 )
 from .builtin_ops import (
     Affine as Affine,
@@ -130,6 +131,7 @@ __all__ = [
     "Loader",
     "MPerClassSampler",
     "Manifest",
+    "Members",
     "MixUp",
     "Mosaic",
     "Normalize",

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import UsageError
+from .errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from . import _core
@@ -33,12 +33,18 @@ class Rest:
         masks = raw.masks()
         self._masks = None if masks is None else _own(masks)
         self._image_ids = raw.image_ids()
+        self._member_names = raw.member_names()
         self._targets: Any = None
-        self._refusal: tuple[str, str] | None = None
+        self._members: list[list[bytes | None]] = []
+        self._refusals: dict[str, tuple[str, str]] = {}
         try:
             self._targets = raw.targets()
         except UsageError as error:  # an op mixes samples: said where targets are read
-            self._refusal = error.what, error.hint
+            self._refusals["targets"] = error.what, error.hint
+        try:
+            self._members = [raw.member(name) for name in range(len(self._member_names))]
+        except UsageError as error:
+            self._refusals["members"] = error.what, error.hint
         self.epoch, self.index, self.count = raw.epoch, raw.index, raw.count
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,10 +68,20 @@ class Rest:
     def image_ids(self) -> list[int]:
         return self._image_ids
 
+    def _require(self, part: str) -> None:
+        if part in self._refusals:
+            raise UsageError(*self._refusals[part])
+
     def targets(self) -> Any:
-        if self._refusal is not None:
-            raise UsageError(*self._refusal)
+        self._require("targets")
         return self._targets
+
+    def member_names(self) -> list[str]:
+        return self._member_names
+
+    def member(self, name: int) -> list[bytes | None]:
+        self._require("members")
+        return self._members[name]
 
     def names(self) -> list[str]:
         return list(self._names) if isinstance(self._names, list) else self._names.of(self._samples.tolist())
@@ -86,6 +102,42 @@ class Boxes(NamedTuple):
     """int64, n: index of each one's image in the data set; not always that of its sample where an op mixes samples."""
     weights: Any
     """float32, n: share of its image in the sample: 1, or what mixup drew."""
+
+
+class Members(Mapping[str, "list[bytes | None]"]):
+    """Other members of a batch's samples than the images, as the archives hold them, by name.
+
+    members["txt"] is a list of one `bytes` per sample, or None for a sample that has no such member.
+    """
+
+    def __init__(self, raw: _core.Batch | Rest) -> None:
+        self._raw, self._members = raw, raw.member_names()
+
+    def __getitem__(self, name: str) -> list[bytes | None]:
+        if name not in self._members:
+            raise KeyError(name)
+        return self._raw.member(self._members.index(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def text(self, name: str) -> list[str | None]:
+        """Returns the members of one name as text.
+
+        Raises:
+            DataError: a member is not UTF-8. The error names the sample.
+        """
+        texts: list[str | None] = []
+        for place, member in enumerate(self[name]):
+            try:
+                texts.append(None if member is None else member.decode())
+            except UnicodeDecodeError as error:
+                raise DataError(f"{self._raw.names()[place]}: its member .{name} is not UTF-8 at byte {error.start}",
+                                f'batch.members["{name}"] has its bytes') from None
+        return texts
 
 
 class Batch(tuple[Any, ...]):
@@ -235,6 +287,18 @@ class Batch(tuple[Any, ...]):
         if found is None:
             raise UsageError("this data set has no targets", "read a manifest that has the column or key target")
         return [json.loads(text) for text in found] if isinstance(found, list) else found
+
+    @property
+    def members(self) -> Members:
+        """Other members of the samples than the images, by name (mr.Tar(..., members=...)).
+
+        Raises:
+            UsageError: no members were asked for.
+        """
+        members = Members(self._raw)
+        if not members:
+            raise UsageError("this loader hands out no members", "read archives with members: data.members=txt,json")
+        return members
 
     @property
     def names(self) -> list[str]:

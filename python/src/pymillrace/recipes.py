@@ -47,10 +47,20 @@ class Folder(Files):
         return [*super().overrides(), *([] if self.masks is None else [f"data.masks={os.fspath(self.masks)}"])]
 
 
+@dataclasses.dataclass(frozen=True)
 class Tar(Files):
-    """Shards in WebDataset's format: a folder, a file, or shard-{000..003}.tar."""
+    """Shards in WebDataset's format: a folder, a file, or shard-{000..003}.tar.
 
-    _reader = "tar"
+    `members` names other members of the samples, as ("txt", "json"), which batches then have: Batch.members.
+    """
+
+    members: Sequence[str] = ()
+    _reader: ClassVar[str] = "tar"
+
+    def overrides(self) -> list[str]:
+        """Returns the data set as overrides of a recipe."""
+        names = [self.members] if isinstance(self.members, str) else self.members
+        return [*super().overrides(), *([f"data.members={','.join(names)}"] if names else [])]
 
 
 class Manifest(Files):
