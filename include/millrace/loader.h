@@ -75,6 +75,7 @@ struct SamplerOptions {
     weighted,  ///< each draw by its weight
     balanced,  ///< batches of equally many samples of each of their classes
     repeat,    ///< each sample several times in a row, augmented in different ways
+    given,     ///< the samples that `order` returns, as if any may come again
   } kind = Kind::shuffle;
   /// weighted: the weight of each sample; null: every class is drawn equally often.
   std::shared_ptr<const std::vector<double>> weights{};
@@ -82,6 +83,9 @@ struct SamplerOptions {
   bool replacement = true;
   int per_class = 4;  ///< balanced: samples of each class in a batch
   int repeats = 3;    ///< repeat: how often a sample comes
+  /// given: returns the indices of an epoch's samples, `samples` of them, each below the data set's
+  /// count; or null: the epoch's batches are empty. Called for every sample range, from any thread.
+  std::function<std::shared_ptr<const std::vector<std::uint64_t>>(std::uint32_t epoch)> order{};
   /// Samples per epoch; 0: as many as the data set has, and for balanced as many whole batches.
   std::uint64_t samples = 0;
 };

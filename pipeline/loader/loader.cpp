@@ -107,7 +107,9 @@ void check_batch(const LoaderOptions& options, const Reader& reader) {
   if (static_cast<std::uint64_t>(options.batch) > samples)
     throw UsageError(
         fmt::format("a batch of {} is larger than an epoch of {} samples", options.batch, samples),
-        "raise sampler.samples, or lower loader.batch");
+        options.sampler.kind == SamplerOptions::Kind::given
+            ? "lower loader.batch"
+            : "raise sampler.samples, or lower loader.batch");
 }
 
 void check_targets(const LoaderOptions& options, const Reader& reader, const Transform& transform) {

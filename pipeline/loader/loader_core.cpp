@@ -151,7 +151,7 @@ BatchId LoaderCore::batch_id(std::uint64_t ordinal) const {
   const Slice slice = slice_of(id.global);
   id.first = id.index * static_cast<std::uint64_t>(options_.batch) +
              static_cast<std::uint64_t>(slice.first);
-  id.count = slice.count;
+  id.count = stages_.sampler().has_order(id.epoch) ? slice.count : 0;
   return id;
 }
 

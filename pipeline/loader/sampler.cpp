@@ -106,6 +106,9 @@ void check_sampler(const LoaderOptions& options, std::uint64_t count) {
         throw UsageError(
             fmt::format("sampler.samples={} are no whole batches of {}", samples, options.batch),
             "choose a multiple of loader.batch");
+      return;
+    case Kind::given:
+      return;
   }
 }
 
@@ -129,7 +132,7 @@ Sampler::Sampler(const LoaderOptions& options, const Reader& reader)
 bool Sampler::repeats() const {
   const SamplerOptions& sampler = options_.sampler;
   return sampler.kind == Kind::repeat || sampler.kind == Kind::balanced ||
-         (sampler.kind == Kind::weighted && sampler.replacement);
+         sampler.kind == Kind::given || (sampler.kind == Kind::weighted && sampler.replacement);
 }
 
 void Sampler::sort_by_class(const Reader& reader) {
@@ -204,12 +207,18 @@ std::shared_ptr<const Sampler::List> Sampler::drawn(std::uint32_t epoch, std::ui
 
 EpochOrder Sampler::order(std::uint32_t epoch) const { return EpochOrder(*this, epoch); }
 
+bool Sampler::has_order(std::uint32_t epoch) const {
+  const SamplerOptions& sampler = options_.sampler;
+  return sampler.kind != Kind::given || sampler.order(epoch) != nullptr;
+}
+
 EpochOrder::EpochOrder(const Sampler& sampler, std::uint32_t epoch)
     : sampler_(sampler),
       shuffled_(sampler.count_, sampler.options_.shuffle, sampler.options_.seed, epoch) {
   const SamplerOptions& options = sampler.options_.sampler;
   if (options.kind == Kind::weighted && !options.replacement)
     drawn_ = sampler.drawn(epoch, shuffled_.key());
+  if (options.kind == Kind::given) drawn_ = options.order(epoch);
 }
 
 std::uint64_t EpochOrder::operator()(std::uint64_t position) const {
@@ -219,6 +228,8 @@ std::uint64_t EpochOrder::operator()(std::uint64_t position) const {
       return weighted(position);
     case Kind::balanced:
       return balanced(position);
+    case Kind::given:
+      return (*drawn_)[position];
     case Kind::repeat:
       return shuffled_(position / static_cast<std::uint64_t>(options.repeats));
     default:

@@ -37,6 +37,8 @@ class MILLRACE_PRIVATE_API Sampler {
 
   /// Returns the order of an epoch; valid as long as this.
   EpochOrder order(std::uint32_t epoch) const;
+  /// Returns whether an epoch has an order: SamplerOptions::order may have none.
+  bool has_order(std::uint32_t epoch) const;
   /// Returns the key of a sample's random draws. One that may come again in an epoch is augmented
   /// in another way each time.
   SampleKey key(std::uint32_t epoch, std::uint64_t position, std::uint64_t index) const {
@@ -89,7 +91,7 @@ class MILLRACE_PRIVATE_API EpochOrder {
 
   const Sampler& sampler_;
   ShuffledOrder shuffled_;
-  std::shared_ptr<const Sampler::List> drawn_;  ///< without replacement
+  std::shared_ptr<const Sampler::List> drawn_;  ///< without replacement, or given
 };
 
 }  // namespace millrace::pipeline

@@ -162,7 +162,7 @@ void Engine::open(int world) {
 
 Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
                std::shared_ptr<const std::vector<double>> weights, std::shared_ptr<Samples> samples,
-               std::shared_ptr<pipeline::SlotMemory> memory)
+               std::shared_ptr<pipeline::SlotMemory> memory, bool ordered)
     : process_(getpid()), recipe_(load_locked(arguments)), samples_(std::move(samples)) {
   if (is_ending()) end_call();
   count_forks();
@@ -175,6 +175,11 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   }
   options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank, world);
   if (weights != nullptr) options_.sampler.weights = std::move(weights);
+  if (ordered) {
+    refuse_sampler_keys();
+    orders_ = std::make_shared<OrderTable>();
+    options_.sampler.kind = SamplerOptions::Kind::given;
+  }
   options_.warps = warps;
   // One thread holds the GIL while it fetches, ahead of the workers.
   if (samples_ != nullptr && samples_->images == nullptr && options_.workers > 0 &&
@@ -189,18 +194,63 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   options_.quarantine = [this](const Failure& failure) {
     if (failures_.size() < kMaxFailures) failures_.push_back(failure);
   };
-  check_batch(options_, *source_->reader);
   check_targets(options_, *source_->reader, *plan_);
-  all_batches_ = batches_ = batches_per_epoch(options_, dataset().count);
-  const auto rest = static_cast<std::int64_t>(epoch_samples(options_, dataset().count)) -
-                    static_cast<std::int64_t>(all_batches_ - 1) * options_.batch;
-  const int group = std::max(1, plan_->group());  // a whole batch has one rank
-  if (!serves_all(std::min(options_.batch, rest), world, group)) --batches_;
-  if (batches_ == 0 || !serves_all(options_.batch, world, group))
-    throw UsageError(fmt::format("a batch of {} samples over {} ranks leaves a rank without one",
-                                 options_.batch, world),
-                     fmt::format("set loader.batch to at least {}", std::int64_t{world} * group));
+  counts_ = count(options_.sampler.samples);
   require_memory(options_, output(), *source_->reader, batch_size());
+}
+
+/// Throws UsageError for keys that have no effect beside a sampler in Python.
+void Engine::refuse_sampler_keys() const {
+  for (const Param& key : recipe_keys())
+    if ((key.name.starts_with("sampler.") || key.name == "loader.shuffle") &&
+        recipe_.at(key.name) != key.fallback)
+      throw UsageError(fmt::format("{} has no effect beside a sampler in Python", key.name),
+                       "leave one of them out");
+}
+
+/// Counts the batches of an epoch of `samples` samples; 0: of as many as the recipe says.
+Engine::Counts Engine::count(std::uint64_t samples) const {
+  LoaderOptions options = options_;
+  options.sampler.samples = samples;
+  check_batch(options, *source_->reader);
+  const std::uint64_t all = batches_per_epoch(options, dataset().count);
+  const auto rest = static_cast<std::int64_t>(epoch_samples(options, dataset().count)) -
+                    static_cast<std::int64_t>(all - 1) * options.batch;
+  const int group = std::max(1, plan_->group());  // a whole batch has one rank
+  const std::uint64_t served =
+      all - (serves_all(std::min(options.batch, rest), options.world, group) ? 0 : 1);
+  if (served == 0 || !serves_all(options.batch, options.world, group))
+    throw UsageError(
+        fmt::format("a batch of {} samples over {} ranks leaves a rank without one", options.batch,
+                    options.world),
+        fmt::format("set loader.batch to at least {}", std::int64_t{options.world} * group));
+  return {all, served};
+}
+
+std::uint64_t Engine::batches_of(std::uint64_t samples) const { return count(samples).served; }
+
+std::uint64_t Engine::ahead() const {
+  const auto batch = static_cast<std::uint64_t>(options_.batch);
+  const auto made = static_cast<std::uint64_t>(options_.workers > 0 ? options_.prefetch : 0);
+  return made + (source_->reader->lookahead() + batch - 1) / batch;
+}
+
+void Engine::set_orders(std::uint64_t epoch, const std::vector<const Order*>& orders) {
+  require_usable();
+  const Use use(busy_);
+  if (!orders_->holds(static_cast<std::uint32_t>(epoch), orders.front()->indices())) {
+    const std::uint64_t samples = orders.front()->size();
+    counts_ = count(samples);
+    const ReleasedGil released;
+    stop();
+    options_.sampler.samples = samples;
+    orders_ = std::make_shared<OrderTable>();
+  }
+  orders_->forget_before(static_cast<std::uint32_t>(epoch));
+  for (const Order* order : orders) {
+    if (order->size() != options_.sampler.samples) break;  // another loader makes its batches
+    orders_->add(static_cast<std::uint32_t>(epoch++), order->indices());
+  }
 }
 
 Engine::~Engine() {
@@ -231,14 +281,14 @@ std::int64_t Engine::batch_size() const {
 void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
   require_usable();
   const Use use(busy_);
-  const std::uint64_t ordinal = epoch * all_batches_ + batch;
-  if (epoch >= options_.epochs || batch > batches_)
+  const std::uint64_t ordinal = epoch * counts_.all + batch;
+  if (epoch >= options_.epochs || batch > counts_.served)
     throw UsageError(fmt::format("epoch {1} has no batch {0}", batch, epoch),
-                     fmt::format("an epoch has {} batches", batches_));
+                     fmt::format("an epoch has {} batches", counts_.served));
   resume_if_interrupted();
   // A last batch that is too short for the ranks is left out.
-  if (loader_ != nullptr && at_ + 1 == ordinal && batches_ < all_batches_ &&
-      at_ % all_batches_ == batches_)
+  if (loader_ != nullptr && at_ + 1 == ordinal && counts_.served < counts_.all &&
+      at_ % counts_.all == counts_.served)
     take();
   if (loader_ != nullptr && at_ == ordinal) return;
   try {
@@ -257,6 +307,10 @@ void Engine::start(std::uint64_t ordinal) {
   seen_interrupts_ = interrupts_->wait_for_release();
   LoaderOptions options = options_;
   options.first_batch = ordinal;
+  if (orders_ != nullptr) {
+    orders_ = std::make_shared<OrderTable>(*orders_);
+    options.sampler.order = [orders = orders_](std::uint32_t epoch) { return orders->at(epoch); };
+  }
   loader_ = with_memory([&] { return std::make_unique<Loader>(source_->reader, plan_, options); });
   at_ = ordinal;
 }
@@ -376,6 +430,7 @@ std::string Engine::identity() const {
   for (const Param& param : recipe_keys())
     if (matters(param.name) || (changes_samples(param) && recipe_.at(param.name) != param.fallback))
       text += param.name + "=" + recipe_.value(param.name) + "\n";
+  if (orders_ != nullptr) text += "sampler in Python\n";
   if (const auto& weights = options_.sampler.weights)
     text +=
         fmt::format("{:016x}\n", XXH3_64bits(weights->data(), weights->size() * sizeof(double)));

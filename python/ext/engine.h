@@ -16,6 +16,7 @@
 #include "millrace/recipe.h"
 #include "python/ext/batch.h"
 #include "python/ext/interrupt.h"
+#include "python/ext/order.h"
 #include "python/ext/profile.h"
 #include "python/ext/samples.h"
 
@@ -27,15 +28,19 @@ class Engine {
  public:
   /// Opens the data set of `arguments` ("[RECIPE] [key=value ...]") for one of `world` ranks, or
   /// `samples` unless it is null. With `warps`, batches have them. `weights`, unless null, stand
-  /// for sampler.weights. The batches' memory comes from `memory` unless it is null. Call it
-  /// without the GIL.
+  /// for sampler.weights. The batches' memory comes from `memory` unless it is null. With
+  /// `ordered`, set_orders() says which samples an epoch has. Call it without the GIL.
   Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
          std::shared_ptr<const std::vector<double>> weights, std::shared_ptr<Samples> samples,
-         std::shared_ptr<pipeline::SlotMemory> memory);
+         std::shared_ptr<pipeline::SlotMemory> memory, bool ordered);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  /// Gives the orders of `epoch` and of those that follow it. Ends the loader that seek() began
+  /// unless it has this order of `epoch`; orders behind one of another length do not count. Call
+  /// it with the GIL. Throws UsageError if batches do not fit such an epoch.
+  void set_orders(std::uint64_t epoch, const std::vector<const Order*>& orders);
   /// Makes the next call of next() return this batch. Batches made ahead are kept if they fit.
   void seek(std::uint64_t epoch, std::uint64_t batch);
   /// Returns the next batch, detached, for NumPy or PyTorch. Call it with the GIL: it is released
@@ -48,7 +53,11 @@ class Engine {
   void close();
 
   /// Returns the batches of an epoch that have at least one sample for every rank.
-  std::uint64_t batches() const { return batches_; }
+  std::uint64_t batches() const { return counts_.served; }
+  /// Returns batches() of an epoch of `samples` samples. Throws UsageError if batches do not fit.
+  std::uint64_t batches_of(std::uint64_t samples) const;
+  /// Returns how many batches behind the next one may be made, or have their samples fetched.
+  std::uint64_t ahead() const;
   /// Returns the samples per batch over all ranks.
   std::int64_t global_batch() const { return options_.batch; }
   /// Returns the samples per batch of this rank at most.
@@ -68,9 +77,17 @@ class Engine {
   std::vector<Failure> take_failures();
 
  private:
+  /// Batches per epoch.
+  struct Counts {
+    std::uint64_t all = 0;     ///< with a last one that is too short for the ranks
+    std::uint64_t served = 0;  ///< handed out
+  };
+
   void require_usable() const;
   void open(int world);
   std::shared_ptr<const Reader> open_reader() const;
+  void refuse_sampler_keys() const;
+  Counts count(std::uint64_t samples) const;
   Batch take();
   void start(std::uint64_t ordinal);
   void resume_if_interrupted();
@@ -86,9 +103,9 @@ class Engine {
   std::shared_ptr<const Source> source_;
   std::shared_ptr<const augment::Plan> plan_;
   LoaderOptions options_;
-  std::uint64_t batches_ = 0;      ///< per epoch, handed out
-  std::uint64_t all_batches_ = 0;  ///< per epoch, with a last one that is too short for the ranks
-  std::uint64_t at_ = 0;           ///< ordinal that loader_ returns next
+  std::shared_ptr<OrderTable> orders_;  ///< of loader_; null: the recipe says which samples
+  Counts counts_;
+  std::uint64_t at_ = 0;  ///< ordinal that loader_ returns next
   std::unique_ptr<Loader> loader_;
   std::vector<Failure> failures_;
   std::uint64_t extra_blocks_ = 0;  ///< of loaders that were closed

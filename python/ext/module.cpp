@@ -28,6 +28,7 @@
 #include "python/ext/gil.h"
 #include "python/ext/host.h"
 #include "python/ext/kept_interrupt.h"
+#include "python/ext/order.h"
 #include "python/ext/page_locked.h"
 #include "recipe/key_hints.h"
 #include "recipe/recipe_file.h"
@@ -136,7 +137,7 @@ std::vector<CostRow> profile(Engine& engine, std::uint64_t samples) {
 
 void make_engine(Engine* self, const std::vector<std::string>& arguments, int rank, int world,
                  bool warps, std::optional<std::vector<double>> weights, std::uintptr_t lock,
-                 std::uintptr_t unlock, const nb::object& feed) {
+                 std::uintptr_t unlock, const nb::object& feed, bool ordered) {
   std::shared_ptr<pipeline::SlotMemory> memory;
   if (lock != 0) memory = page_locked_memory({lock, unlock});
   std::shared_ptr<const std::vector<double>> kept;
@@ -146,7 +147,7 @@ void make_engine(Engine* self, const std::vector<std::string>& arguments, int ra
   try {
     const ReleasedGil released;
     new (self) Engine(arguments, rank, world, warps, std::move(kept), std::move(samples),
-                      std::move(memory));
+                      std::move(memory), ordered);
   } catch (...) {
     raise_interrupt();
     throw;
@@ -154,10 +155,17 @@ void make_engine(Engine* self, const std::vector<std::string>& arguments, int ra
 }
 
 void bind_engine(nb::module_& module) {
+  nb::class_<Order>(module, "Order")
+      .def(nb::init<std::uint64_t, std::uint64_t, std::uint64_t>(), nb::arg("samples"),
+           nb::arg("epoch"), nb::arg("length"))
+      .def("extend", &Order::extend, nb::arg("indices"))
+      .def("digest", &Order::digest)
+      .def_prop_ro("size", &Order::size);
   nb::class_<Engine>(module, "Engine")
       .def("__init__", &make_engine, nb::arg("arguments"), nb::arg("rank"), nb::arg("world"),
            nb::arg("warps") = false, nb::arg("weights") = nb::none(), nb::arg("lock") = 0,
-           nb::arg("unlock") = 0, nb::arg("samples") = nb::none())
+           nb::arg("unlock") = 0, nb::arg("samples") = nb::none(), nb::arg("ordered") = false)
+      .def("set_orders", &Engine::set_orders, nb::arg("epoch"), nb::arg("orders"))
       .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"))
       .def("next", &next, nb::arg("type"), nb::arg("numpy"), nb::arg("failures"))
       .def("close", &Engine::close)
@@ -166,7 +174,9 @@ void bind_engine(nb::module_& module) {
       .def("identity", &Engine::identity)
       .def("toml", &Engine::toml)
       .def_prop_ro("recipe_name", &Engine::recipe_name)
+      .def("batches_of", &Engine::batches_of, nb::arg("samples"))
       .def_prop_ro("batches", &Engine::batches)
+      .def_prop_ro("ahead", &Engine::ahead)
       .def_prop_ro("batch_size", &Engine::batch_size)
       .def_prop_ro("global_batch", &Engine::global_batch)
       .def_prop_ro("workers", [](const Engine& e) { return e.options().workers; })

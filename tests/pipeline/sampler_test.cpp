@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rng.h"
 #include "millrace/error.h"
 #include "tests/pipeline/numbered.h"
 
@@ -226,6 +227,25 @@ TEST(Sampler, AShorterEpochTakesOtherSamplesEachTime) {
   const auto first = epoch_of(options, Numbered(100), 0);
   EXPECT_EQ(std::set<std::uint64_t>(first.begin(), first.end()).size(), 20u);
   EXPECT_NE(first, epoch_of(options, Numbered(100), 1));
+}
+
+TEST(Sampler, TakesAGivenOrderAndKeysDrawsByPosition) {
+  LoaderOptions options = options_of(Kind::given);
+  options.sampler.samples = 4;
+  options.batch = 2;
+  const auto order =
+      std::make_shared<const std::vector<std::uint64_t>>(std::vector<std::uint64_t>{7, 2, 7, 99});
+  options.sampler.order = [&](std::uint32_t epoch) { return epoch == 1 ? order : nullptr; };
+  const Numbered reader(100);
+  EXPECT_EQ(epoch_of(options, reader, 1), *order);
+  const Sampler sampler(options, reader);
+  EXPECT_TRUE(sampler.has_order(1));
+  EXPECT_FALSE(sampler.has_order(0));
+  EXPECT_NE(sampler.key(1, 0, 7).sample, sampler.key(1, 2, 7).sample);
+  Draw draw(base::stream({1, 1, 0}, base::op_id("replace")));
+  for (int i = 0; i < 100; ++i)
+    EXPECT_NE(std::find(order->begin(), order->end(), sampler.order(1).another(draw)),
+              order->end());
 }
 
 TEST(Sampler, EachKindDependsOnSeedAndEpoch) {

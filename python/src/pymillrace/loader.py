@@ -11,10 +11,10 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from . import _core, _exit, causes, recipes
+from . import _core, _exit, causes, orders, recipes
 from . import device as devices
 from .arguments import flag, shown, whole
 from .batch import Batch, Rest
@@ -128,7 +128,9 @@ class Loader:
         batch: with a data set: samples per batch and rank.
         normalize: with a data set: mean and standard deviation, as IMAGENET.
         sampler: which samples an epoch holds: WeightedRandomSampler, MPerClassSampler or RASampler; by default each
-            once. Ranks share each batch of it.
+            once. Or any iterable of indices into the data set, as PyTorch's samplers, which is iterated over once per
+            epoch on the thread of the loop, after its set_epoch(epoch) if it has one. Ranks share each batch, so such a
+            sampler gives the order of all ranks, equally on each.
         rank: of this process; by default that of torch.distributed if it is initialised, else 0.
         world_size: number of processes that share each batch; by default likewise, else 1. loader.batch counts the
             samples of all of them together, loader.batch_per_rank those of one.
@@ -159,7 +161,7 @@ class Loader:
         *arguments: str | recipes.Source | Sequence[Op | recipes.Normalize],
         batch: int | None = None,
         normalize: recipes.Normalize | None = None,
-        sampler: Sampler | None = None,
+        sampler: Sampler | Iterable[int] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         numpy: bool = False,
@@ -183,16 +185,14 @@ class Loader:
         if self._collate is not None:
             words += self._collate.overrides
         weights = None
-        if sampler is not None:
-            if not isinstance(sampler, Sampler):
-                raise UsageError(f"sampler={shown(sampler)} is not one of millrace's",
-                                 "give mr.WeightedRandomSampler, mr.MPerClassSampler or mr.RASampler")
+        ordered = sampler is not None and not isinstance(sampler, Sampler)
+        if isinstance(sampler, Sampler):
             words += sampler.overrides()
             weights = sampler.weights_of_samples()
         self._feed = arguments[0].feed() if arguments and isinstance(arguments[0], Samples) else None
         self._copies: Copies | None = None
         if device is None:
-            self._engine = _core.Engine(words, rank, world_size, warps, weights, samples=self._feed)
+            self._engine = _core.Engine(words, rank, world_size, warps, weights, samples=self._feed, ordered=ordered)
         else:
             if numpy:
                 raise UsageError("numpy=True with device=: arrays on a device are PyTorch's", "leave one of them out")
@@ -200,8 +200,12 @@ class Loader:
             self._copies = Copies(devices.open_device(device))
             with self._copies.device.current():
                 self._engine = _core.Engine(words, rank, world_size, warps, weights, *self._copies.device.locks,
-                                            samples=self._feed)
+                                            samples=self._feed, ordered=ordered)
         _warn()
+        self._orders = orders.Orders(sampler, self._engine.samples) if ordered else None
+        self._ahead = self._engine.ahead
+        self._ordered = 0  # batches from the epoch's start on that have an order
+        self._digest: str | None = None  # of the epoch's order, if that has begun: an epoch goes on in the same order
         self._keys = names
         self._numpy = numpy
         self._function = function
@@ -228,7 +232,13 @@ class Loader:
         _open_loaders.add(self)
 
     def __len__(self) -> int:
-        """The number of batches per epoch, the same on every rank and after a resumption."""
+        """The number of batches per epoch, the same on every rank and after a resumption.
+
+        With a sampler of your own, that of the current epoch, or of the next one. Takes its order if the sampler has no
+        __len__.
+        """
+        if self._orders is not None:
+            return self._engine.batches_of(self._orders.length(self._epoch))
         return self._engine.batches
 
     def __iter__(self) -> Iterator[Any]:
@@ -244,11 +254,39 @@ class Loader:
         causes.forget()
         if self._feed is not None:
             self._feed.require_length()
+        if self._orders is not None:
+            self._order(self._orders, epoch, batch)
         self._engine.seek(epoch, batch)  # raises while another thread is in next(), which goes on
         self._epoch, self._batch = epoch, batch
         self._began, self._ended = True, False
         self._current = token = [threading.get_ident()]
         return token
+
+    def _order(self, own: orders.Orders, epoch: int, batch: int) -> None:
+        """Gives the engine the order of an epoch that begins. Raises UsageError if it is not the one that it must be."""
+        order = None
+        try:
+            order = own.of(epoch)
+        finally:
+            orders.compare(order, epoch, self.world_size)
+        digest = f"{order.digest():016x}"
+        if batch > 0 and digest != self._digest:
+            raise UsageError(f"the sampler gives another order for epoch {epoch} than the one in which the state was taken",
+                             "seed it by set_epoch(epoch), or restore its own state before the loop")
+        if batch >= (batches := self._engine.batches_of(order.size)):
+            raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {batches}")
+        self._order_ahead(own, epoch, batch)
+        self._digest = digest
+
+    def _order_ahead(self, own: orders.Orders, epoch: int, batch: int) -> None:
+        """Gives the engine the orders of the epochs whose batches may be made while `batch` is waited for."""
+        engine = self._engine
+        per_epoch = engine.batches_of(own.of(epoch).size)
+        count = (batch + self._ahead) // per_epoch
+        found = own.run(epoch, count)
+        engine.set_orders(epoch, found)  # raises while another thread is in next(), which goes on
+        own.keep(epoch, epoch + count + 1)
+        self._ordered = len(found) * per_epoch
 
     def _require_turn(self, token: list[int]) -> None:
         """Raises RunError if another thread has ended an iterator by a `for` of its own."""
@@ -259,6 +297,7 @@ class Loader:
     def _host_batches(self) -> Iterator[Any]:
         token = self._begin()
         engine, numpy = self._engine, self._numpy
+        own, epoch = self._orders, self._epoch
         failures: list[_Row] = []
         shaped = self._keys is not None or self._collate is not None or self._function is not None
         batches = engine.batches
@@ -266,6 +305,8 @@ class Loader:
             if self._batch == batches:
                 self._ended = True
                 break
+            if own is not None and self._batch + self._ahead >= self._ordered:
+                self._order_ahead(own, epoch, self._batch)
             try:
                 batch = engine.next(Batch, numpy, failures)
             except DataError as error:
@@ -288,8 +329,11 @@ class Loader:
         with copies.device.current():
             token = self._begin()
         fetched, batches = self._batch, engine.batches
+        own, epoch = self._orders, self._epoch
         while self._current is token:
             while fetched < batches and len(under_way) <= devices.AHEAD:
+                if own is not None and fetched + self._ahead >= self._ordered:
+                    self._order_ahead(own, epoch, fetched)
                 with copies.device.current():
                     try:
                         source = engine.next(Batch, False, failures)
@@ -365,9 +409,12 @@ class Loader:
         if not 0 <= batch <= self._batch:
             raise UsageError(f"trained={batch}: {self._batch} batches of this epoch were handed out")
         epoch = self._epoch
-        if batch == len(self):
+        if self._began and batch == self._engine.batches:
             epoch, batch = epoch + 1, 0
-        return {"version": _STATE_VERSION, "recipe": self._identity, "epoch": epoch, "batch": batch}
+        state = {"version": _STATE_VERSION, "recipe": self._identity, "epoch": epoch, "batch": batch}
+        if self._orders is not None:
+            state["order"] = self._digest if batch > 0 else None
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a position of state_dict(); the number of workers may differ.
@@ -389,9 +436,14 @@ class Loader:
                 f"the state belongs to recipe {recipe}, and this loader has {self._identity}: its batches would differ",
                 "use the same recipe, data set, seed and batch size",
             )
-        if not 0 <= epoch <= _LAST_EPOCH or not 0 <= batch < len(self):
-            raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {len(self)}")
-        self._epoch, self._batch = epoch, batch
+        order = state.get("order")
+        if not isinstance(order, str | None) or (self._orders is not None and (order is None) == (batch > 0)):
+            raise UsageError(f"order={shown(order)} of a loader's state", "give what state_dict() returned")
+        # The length of an epoch with an order of its own is known once it begins.
+        batches = batch + 1 if self._orders is not None else len(self)
+        if not 0 <= epoch <= _LAST_EPOCH or not 0 <= batch < batches:
+            raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {batches}")
+        self._epoch, self._batch, self._digest = epoch, batch, order
         self._began = self._ended = False
         self._current = None
 

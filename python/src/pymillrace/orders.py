@@ -1,0 +1,168 @@
+"""Orders: which samples an epoch holds, as a sampler of the user's own says."""
+from __future__ import annotations
+
+import array
+import itertools
+import operator
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import _core
+from .arguments import shown
+from .errors import UsageError
+
+_CHUNK = 2**16  # indices that are taken before they are checked
+_MOST = 2**32  # samples of an epoch
+_REPEATS = 16  # a sampler without a length may give each sample so often,
+_ALWAYS = 10**7  # and so many indices in any case
+_NO_ORDER = "give indices of samples: a list, an array, or an object with __iter__ such as PyTorch's samplers"
+
+
+class Orders:
+    """Takes an order from the sampler once per epoch, on the thread that iterates over the loader.
+
+    Args:
+        sampler: an iterable of indices, with or without __len__ and set_epoch().
+        samples: of the data set.
+
+    Raises:
+        UsageError: the object is no sampler, or divides the samples among ranks itself.
+    """
+
+    def __init__(self, sampler: Any, samples: int) -> None:
+        if isinstance(sampler, (str, bytes, Mapping)) or not (hasattr(sampler, "__iter__") or
+                                                              hasattr(sampler, "__getitem__")):
+            raise UsageError(f"sampler={shown(sampler)} is no order of samples", _NO_ORDER)
+        if isinstance(sampler, Iterator):
+            raise UsageError(f"sampler={shown(sampler)} can be iterated over once, and every epoch needs an order",
+                             "give a list of it, or an object whose __iter__ begins anew")
+        ranks = getattr(sampler, "num_replicas", 1)
+        if isinstance(ranks, int) and ranks > 1:
+            raise UsageError(f"sampler={shown(sampler)} divides the samples among {ranks} ranks, as the loader does",
+                             "give the sampler of a single process, equal on every rank: each takes its part of a batch")
+        self._sampler, self._samples = sampler, samples
+        self._taken: dict[int, _core.Order | Exception] = {}
+
+    def length(self, epoch: int) -> int:
+        """Returns the samples of an epoch. Takes its order if the sampler has no length."""
+        taken = self._taken.get(epoch)
+        if taken is None and (length := _length(self._sampler)) is not None:
+            return length
+        return self.of(epoch).size
+
+    def of(self, epoch: int) -> _core.Order:
+        """Returns the order of an epoch. Raises UsageError if there is none; the next call asks the sampler again."""
+        taken = self._taken.get(epoch)
+        if taken is None:
+            self._taken[epoch] = taken = self._take(epoch)
+        if isinstance(taken, Exception):
+            del self._taken[epoch]
+            raise taken
+        return taken
+
+    def run(self, epoch: int, count: int) -> list[_core.Order]:
+        """Returns the order of an epoch, and those of up to `count` epochs behind it that have as many samples.
+
+        What the sampler raises for these is kept for of().
+        """
+        orders = [self.of(epoch)]
+        for at in range(epoch + 1, epoch + 1 + count):
+            if at not in self._taken:
+                try:
+                    self._taken[at] = self._take(at)
+                except Exception as error:
+                    self._taken[at] = error
+            order = self._taken[at]
+            if isinstance(order, Exception) or order.size != orders[0].size:
+                break
+            orders.append(order)
+        return orders
+
+    def keep(self, first: int, last: int) -> None:
+        """Frees the orders of all other epochs."""
+        self._taken = {epoch: taken for epoch, taken in self._taken.items() if first <= epoch <= last}
+
+    def _take(self, epoch: int) -> _core.Order:
+        """Iterates over the sampler."""
+        sampler = self._sampler
+        try:
+            if callable(set_epoch := getattr(sampler, "set_epoch", None)):
+                set_epoch(epoch)
+            length = _length(sampler)
+            order = _core.Order(self._samples, epoch, length or 0)
+            most = max(_REPEATS * self._samples, _ALWAYS) if length is None else length
+            # The elements of arrays and tensors are slow to take one by one.
+            indices = iter(sampler.tolist() if hasattr(sampler, "tolist") else sampler)
+            while order.size <= most and (chunk := list(itertools.islice(indices, _CHUNK))):
+                order.extend(_numbers(chunk, order.size, epoch))
+        except UsageError:
+            raise
+        except Exception as error:  # whatever an object of the caller's raises
+            text = f"{type(error).__name__}: {error}".splitlines()[0][:200].encode(errors="replace").decode()
+            raise UsageError(f"the sampler has no order for epoch {epoch}: {text}") from error
+        if length is None and order.size > most:
+            raise UsageError(f"the sampler gave more than {most} indices for epoch {epoch}, and has no __len__",
+                             "give it one, if it ends at all")
+        if length is not None and order.size != length:
+            raise UsageError(f"the sampler gave {'more' if order.size > length else order.size} indices for epoch {epoch}, "
+                             f"and its __len__ says {length}", "let __len__ count the indices of an epoch")
+        if order.size == 0:
+            raise UsageError(f"the sampler gave no index for epoch {epoch}", "an epoch has at least one batch")
+        return order
+
+
+def compare(order: _core.Order | None, epoch: int, world_size: int) -> None:
+    """Raises UsageError if ranks have different orders of an epoch. Without torch.distributed, compares nothing.
+
+    Args:
+        order: of this rank; None: the sampler failed.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return
+    if torch.distributed.get_world_size() != world_size:
+        return
+    mine = None if order is None else (order.size, order.digest())
+    ranks: list[tuple[int, int] | None] = [None] * world_size
+    torch.distributed.all_gather_object(ranks, mine)
+    if mine is None:
+        return
+    first = ranks[0]
+    for rank, other in enumerate(ranks):
+        if other is None or first is None:
+            raise UsageError(f"the sampler of rank {rank} has no order for epoch {epoch}", "see that rank's error")
+        if other != first:
+            raise UsageError(f"the sampler of rank {rank} gave another order for epoch {epoch} than that of rank 0"
+                             + (f": {other[0]} indices, and not {first[0]}" if other[0] != first[0] else ""),
+                             "seed it equally on every rank, for example in set_epoch(epoch)")
+
+
+def _length(sampler: Any) -> int | None:
+    """Returns the length of a sampler, or None if it has none."""
+    try:
+        length = len(sampler)
+    except (TypeError, NotImplementedError):  # as PyTorch's samplers without one raise
+        return None
+    if length > _MOST:
+        raise UsageError(f"the sampler has {length} indices", f"an epoch has at most {_MOST} samples")
+    return length
+
+
+def _numbers(chunk: list[Any], position: int, epoch: int) -> bytes:
+    """Returns whole numbers as bytes. Raises UsageError for anything else."""
+    try:
+        if not isinstance(chunk[0], bool):  # as in a mask
+            return array.array("q", chunk).tobytes()
+    except Exception:  # tensors raise what they like
+        pass
+    at = next((at for at, value in enumerate(chunk) if not _is_index(value)), 0)
+    raise UsageError(f"the sampler's index {position + at} of epoch {epoch} is {shown(chunk[at])}, not that of a sample",
+                     "give whole numbers from 0 on, one for each sample: the loader makes the batches")
+
+
+def _is_index(value: Any) -> bool:
+    try:
+        return -2**63 <= operator.index(value) < 2**63
+    except Exception:
+        return False
