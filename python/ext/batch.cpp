@@ -1,11 +1,13 @@
 // Exports a batch's memory as tensors and arrays.
 #include "python/ext/batch.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -175,16 +177,15 @@ const std::vector<std::string>& member_names(const RawBatch& raw) {
 }
 
 /// Returns the member of each sample that has the name at `name`: bytes, or None.
-nb::list member(const RawBatch& raw, std::size_t name) {
+std::vector<std::optional<nb::bytes>> member(const RawBatch& raw, std::size_t name) {
   const OwnBatch& own = *raw.own;
   if (own.source->mixes)
     throw UsageError("batch.members: an op mixes samples, and their members stay apart",
                      "leave out mixup, cutmix and the like, or mix in a function per batch");
-  nb::list all;
-  for (std::int64_t i = 0; i < own.batch.count(); ++i) {
-    const Member one = own.batch.member(i, name);
-    all.append(one ? nb::object(nb::bytes(one->data(), one->size())) : nb::object(nb::none()));
-  }
+  std::vector<std::optional<nb::bytes>> all(static_cast<std::size_t>(own.batch.count()));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (const Member one = own.batch.member(static_cast<std::int64_t>(i), name))
+      all[i].emplace(one->data(), one->size());
   return all;
 }
 

@@ -145,6 +145,10 @@ std::shared_ptr<const Reader> Engine::open_reader() const {
                                    recipe_.text(key.name)),
                        "leave one of them out");
   const DataOptions options = pipeline::data_options(recipe_, split, 0, host());
+  if (samples_->groups != nullptr &&
+      (options.fold || !options.listed.empty() || options.fraction < 1))
+    throw UsageError("data.fold, data.subset and data.fraction choose among rows in memory",
+                     "leave them out, or give mr.Samples(pyarrow.parquet.read_table(...))");
   return pipeline::prepared(make_samples_reader(samples_, options), options);
 }
 
@@ -182,9 +186,11 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   }
   options_.warps = warps;
   // One thread holds the GIL while it fetches, ahead of the workers.
-  if (samples_ != nullptr && samples_->images == nullptr && options_.workers > 0 &&
-      recipe_.integer("loader.io_threads") < 0)
+  const bool calls =
+      samples_ != nullptr && samples_->images == nullptr && samples_->groups == nullptr;
+  if (calls && options_.workers > 0 && recipe_.integer("loader.io_threads") < 0)
     options_.io_threads = 1;
+  if (samples_ != nullptr && samples_->groups != nullptr) samples_->groups->plan(options_);
   options_.memory = std::move(memory);
   options_.stop = &interrupts_->stop;
   options_.held = 0;  // every batch is detached
@@ -311,6 +317,7 @@ void Engine::start(std::uint64_t ordinal) {
     orders_ = std::make_shared<OrderTable>(*orders_);
     options.sampler.order = [orders = orders_](std::uint32_t epoch) { return orders->at(epoch); };
   }
+  if (samples_ != nullptr && samples_->groups != nullptr) samples_->groups->restart();
   loader_ = with_memory([&] { return std::make_unique<Loader>(source_->reader, plan_, options); });
   at_ = ordinal;
 }
@@ -389,11 +396,14 @@ std::shared_ptr<OwnBatch> Engine::next(bool numpy) {
 }
 
 void Engine::close() {
-  if (loader_ == nullptr) return;
-  require_usable();
-  const Use use(busy_);
-  const ReleasedGil released;
-  stop(true);
+  if (loader_ != nullptr) {
+    require_usable();
+    const Use use(busy_);
+    const ReleasedGil released;
+    stop(true);
+  }
+  if (samples_ != nullptr && samples_->groups != nullptr && g_forks == forks_)
+    samples_->groups->release();
 }
 
 /// Ends the loader and keeps its counters. With `all`, threads that read ahead end their reads too.

@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/located_sample.h"
@@ -140,17 +143,22 @@ Outcome fetch_label(const Samples& samples, std::uint64_t index) {
   return outcome;
 }
 
+/// Returns the column of a pair of its name and its arrays. Call it with the GIL.
+std::unique_ptr<ArrowColumn> make_column(ArrowColumn::Of of, const nb::object& pair) {
+  return std::make_unique<ArrowColumn>(of, nb::cast<std::string>(pair[0]), nb::object(pair[1]));
+}
+
 /// Returns the row of the columns that holds a sample.
 std::uint64_t row_of(const Samples& samples, std::uint64_t index) {
   return samples.rows == nullptr ? index : static_cast<std::uint64_t>(samples.rows->number(index));
 }
 
-/// Copies a sample out of its columns.
-Outcome fetch_row(const Samples& samples, std::uint64_t index, Buffer& scratch) {
-  const std::uint64_t row = row_of(samples, index);
-  const ArrowColumn::Stored stored = samples.images->stored(row);
+/// Copies a row out of columns.
+Outcome fetch_row(const ArrowColumn& images, const ArrowColumn* labels, std::uint64_t row,
+                  Buffer& scratch) {
+  const ArrowColumn::Stored stored = images.stored(row);
   Outcome outcome;
-  if (samples.labels != nullptr) outcome.label = samples.labels->number(row);
+  if (labels != nullptr) outcome.label = labels->number(row);
   if (stored.bytes) {
     outcome.bytes = stored.bytes->size();
     std::uint8_t* out = scratch.reserve(outcome.bytes);
@@ -171,6 +179,45 @@ Outcome call(const Samples& samples, const Call& function) {
   const HeldGil gil;
   if (!gil) throw RunError("the interpreter is ending");
   return survive(function);
+}
+
+/// Returns the columns of what a feed's group() returned. Throws UsageError for columns of other
+/// types than images and whole numbers. Call it with the GIL.
+RowGroups::Columns columns_of(nb::handle group) {
+  const nb::object images = group[0], labels = group[1];
+  return {make_column(ArrowColumn::Of::images, images),
+          labels.is_none() ? nullptr : make_column(ArrowColumn::Of::numbers, labels)};
+}
+
+/// Has Python load a row group in place of others.
+std::string load_group(const Samples& samples, std::size_t group,
+                       const std::function<void()>& make_room, RowGroups::Columns& columns) {
+  return call(samples,
+              [&] {
+                make_room();
+                Outcome outcome;
+                ask(samples.group, group, outcome, [&](PyObject* found) {
+                  try {
+                    columns = columns_of(found);
+                  } catch (const UsageError& error) {
+                    outcome.failure = fmt::format("{}\n{}", error.what(), error.hint());
+                  } catch (nb::python_error& error) {
+                    error.restore();
+                    outcome.failure = failure_of_call();
+                  }
+                });
+                if (has_interrupt()) throw DataError("interrupted");
+                return outcome;
+              })
+      .failure;
+}
+
+/// Returns what loads row groups as long as `samples` is there.
+RowGroups::Load loader_of(const Samples& samples) {
+  return [&samples](std::size_t group, const std::function<void()>& make_room,
+                    RowGroups::Columns& columns) {
+    return load_group(samples, group, make_room, columns);
+  };
 }
 
 class SamplesReader final : public Reader {
@@ -199,9 +246,16 @@ class SamplesReader final : public Reader {
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const Outcome outcome = ask([&](const Samples& samples) {
-      return samples.images != nullptr
-                 ? fetch_row(samples, index, scratch)
-                 : call(samples, [&] { return fetch(samples, index, scratch); });
+      if (samples.images != nullptr)
+        return fetch_row(*samples.images, samples.labels.get(), row_of(samples, index), scratch);
+      if (samples.groups == nullptr)
+        return call(samples, [&] { return fetch(samples, index, scratch); });
+      Outcome copied;
+      samples.groups->read(
+          index, loader_of(samples), [&](const RowGroups::Columns& columns, std::uint64_t row) {
+            copied = fetch_row(*columns.images, columns.labels.get(), row, scratch);
+          });
+      return copied;
     });
     check_label(outcome.label);
     if (outcome.path.empty()) return {{scratch.data(), outcome.bytes}, outcome.label};
@@ -215,6 +269,25 @@ class SamplesReader final : public Reader {
     return base::read_located(location, file.descriptor.get(), scratch);
   }
 
+  std::uint64_t lookahead() const override {
+    const std::shared_ptr<Samples> samples = samples_.lock();
+    return samples == nullptr || samples->groups == nullptr ? 0 : samples->groups->lookahead();
+  }
+
+  void expect(std::uint64_t index) const override {
+    const std::shared_ptr<Samples> samples = samples_.lock();
+    if (samples == nullptr || !samples->groups->expect(index)) return;
+    // Nobody joins the thread, which needs the GIL that whoever ends this reader may hold.
+    try {
+      std::thread([samples] {
+        samples->groups->load_ahead(loader_of(*samples),
+                                    [&] { return samples.use_count() > 1 && !is_ending(); });
+      }).detach();
+    } catch (const std::system_error&) {  // readers load what they need
+      samples->groups->load_ahead({}, [] { return false; });
+    }
+  }
+
   std::int64_t label(std::uint64_t index) const override {
     if (info_.classes.empty())
       throw UsageError(
@@ -222,9 +295,17 @@ class SamplesReader final : public Reader {
           "set model.classes=N");
     try {
       const Outcome outcome = ask([&](const Samples& samples) {
+        Outcome found;
+        if (samples.groups != nullptr) {
+          samples.groups->read(index, loader_of(samples),
+                               [&](const RowGroups::Columns& columns, std::uint64_t row) {
+                                 if (columns.labels != nullptr)
+                                   found.label = columns.labels->number(row);
+                               });
+          return found;
+        }
         if (samples.images == nullptr)
           return call(samples, [&] { return fetch_label(samples, index); });
-        Outcome found;
         if (samples.labels != nullptr) found.label = samples.labels->number(row_of(samples, index));
         return found;
       });
@@ -269,8 +350,15 @@ class SamplesReader final : public Reader {
 std::unique_ptr<ArrowColumn> column_of(nb::handle feed, int place, ArrowColumn::Of of) {
   const nb::object columns = feed.attr("columns");
   if (columns.is_none() || columns[place].is_none()) return nullptr;
-  const nb::object pair = columns[place];
-  return std::make_unique<ArrowColumn>(of, nb::cast<std::string>(pair[0]), nb::object(pair[1]));
+  return make_column(of, nb::object(columns[place]));
+}
+
+/// Returns the row groups of a feed, or null if it has none.
+std::unique_ptr<RowGroups> groups_of(nb::handle feed) {
+  const auto rows = nb::cast<std::vector<std::uint64_t>>(feed.attr("group_rows"));
+  if (rows.empty()) return nullptr;
+  columns_of(feed.attr("empty_group")());  // has the right types
+  return std::make_unique<RowGroups>(rows);
 }
 
 }  // namespace
@@ -282,21 +370,26 @@ Samples::Samples(nb::handle feed)
       images(column_of(feed, 0, ArrowColumn::Of::images)),
       labels(column_of(feed, 1, ArrowColumn::Of::numbers)),
       rows(column_of(feed, 2, ArrowColumn::Of::numbers)),
+      groups(groups_of(feed)),
       fetch(nb::object(feed.attr("fetch")).release().ptr()),
       copy(nb::object(feed.attr("copy")).release().ptr()),
-      label(nb::object(feed.attr("label")).release().ptr()) {}
+      label(nb::object(feed.attr("label")).release().ptr()),
+      group(nb::object(feed.attr("group")).release().ptr()) {}
 
 Samples::~Samples() {
   const HeldGil gil;
   if (!gil) {
     for (auto* column : {&images, &labels, &rows}) static_cast<void>(column->release());
+    if (groups != nullptr) groups->leak();
     return;
   }
   survive([this] {
     for (auto* column : {&images, &labels, &rows}) column->reset();
+    if (groups != nullptr) groups->release();
     Py_DECREF(fetch);
     Py_DECREF(copy);
     Py_DECREF(label);
+    Py_DECREF(group);
   });
 }
 

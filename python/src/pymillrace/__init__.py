@@ -19,7 +19,7 @@ _HOMES = {
     "recipes": ("Cifar", "Coco", "Folder", "Grayscale", "IMAGENET", "Idx", "Manifest", "Normalize", "Tar",
                 "Yolo"),
     "samplers": ("MPerClassSampler", "RASampler", "WeightedRandomSampler"),
-    "samples": ("Samples",),
+    "samples": ("Parquet", "Samples"),
     "translation": ("from_torchvision",),
     "watcher.api": ("WatchError", "watch", "watching"),
     "watcher.loggers": ("log_to_mlflow", "log_to_tensorboard", "log_to_wandb"),

@@ -79,6 +79,7 @@ from .samplers import (
     WeightedRandomSampler as WeightedRandomSampler,
 )
 from .samples import (
+    Parquet as Parquet,
     Samples as Samples,
 )
 from .translation import (
@@ -136,6 +137,7 @@ __all__ = [
     "Mosaic",
     "Normalize",
     "Pad",
+    "Parquet",
     "RASampler",
     "RandAugment",
     "RandomAdjustSharpness",

@@ -24,7 +24,7 @@ from .errors import DataError, RunError, UsageError
 from .installed import installed
 from .op import Op
 from .samplers import Sampler
-from .samples import Samples
+from .samples import Fed
 
 _RECIPES = installed("recipes")
 _STATE_VERSION = 1
@@ -189,7 +189,7 @@ class Loader:
         if isinstance(sampler, Sampler):
             words += sampler.overrides()
             weights = sampler.weights_of_samples()
-        self._feed = arguments[0].feed() if arguments and isinstance(arguments[0], Samples) else None
+        self._feed = arguments[0].feed() if arguments and isinstance(arguments[0], Fed) else None
         self._copies: Copies | None = None
         if device is None:
             self._engine = _core.Engine(words, rank, world_size, warps, weights, samples=self._feed, ordered=ordered)

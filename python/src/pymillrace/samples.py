@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import importlib.util
 import operator
 import os
+import pathlib
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import causes
@@ -19,10 +22,25 @@ _DEEP = ("I", "F")  # how its modes of more than 8 bits begin
 _FORMS = "give encoded bytes, a path, a PIL image or a uint8 array of height x width (x 1 or 3)"
 
 Part = str | int | Callable[[Any], Any]
+_Chunks = tuple[str, list[Any]]
+"""A column's name, and its arrays as Arrow's C data interface hands them over."""
+Path = str | os.PathLike[str]
+
+
+class Fed(Source):
+    """Base of the data sets in Python, which a recipe cannot name."""
+
+    def overrides(self) -> list[str]:
+        """Returns nothing."""
+        return []
+
+    def feed(self) -> Feed:
+        """Returns what a loader asks for samples."""
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Samples(Source):
+class Samples(Fed):
     """Any object with __len__ and __getitem__, which is asked for one item at a time.
 
     An item has an image: encoded bytes, a path, a PIL image, or a uint8 array of height x width or height x width x 1
@@ -43,10 +61,6 @@ class Samples(Source):
     source: Any
     image: Part | None = None
     label: Part | None = None
-
-    def overrides(self) -> list[str]:
-        """Returns nothing: a recipe cannot name an object."""
-        return []
 
     def feed(self) -> Feed:
         """Returns what a loader asks for samples."""
@@ -78,10 +92,12 @@ class Feed:
         title: what messages call the source.
         count: its length.
         classes: names of its classes; none: unknown.
-        columns: name and Arrow arrays of images, labels (or None) and row numbers (or None); None: fetch() is called.
+        columns: name and Arrow arrays of images, labels (or None) and row numbers (or None); None: they are called for.
+        group_rows: the rows of each group that group() loads; none: fetch() is called.
     """
 
-    columns: tuple[tuple[str, list[Any]], tuple[str, list[Any]] | None, tuple[str, list[Any]] | None] | None = None
+    columns: tuple[_Chunks, _Chunks | None, _Chunks | None] | None = None
+    group_rows: Sequence[int] = ()
 
     def __init__(self, source: Any, items: Any, image: Part | None, label: Part | None, classes: list[str]) -> None:
         self._source, self._items = source, items
@@ -118,6 +134,14 @@ class Feed:
         except BaseException as error:
             return self._failure(error)
 
+    def group(self, index: int) -> tuple[_Chunks, _Chunks | None] | str:
+        """Returns the images and labels of a row group, or why there are none and what to do."""
+        raise NotImplementedError
+
+    def empty_group(self) -> tuple[_Chunks, _Chunks | None]:
+        """Returns images and labels of a group without rows, which show the columns' types."""
+        raise NotImplementedError
+
     @staticmethod
     def copy(memory: memoryview, array: Any) -> None:
         """Copies an array's pixels."""
@@ -150,7 +174,7 @@ class Feed:
         """Returns what a sample's error says. Passes Ctrl-C on."""
         if isinstance(error, KeyboardInterrupt) and threading.get_ident() == threading.main_thread().ident:
             raise error
-        if isinstance(error, UsageError):
+        if isinstance(error, (UsageError, DataError)):
             return f"{error.what}\n{error.hint}"
         if isinstance(error, IndexError) and (changed := self._changed_length()):
             return changed
@@ -205,8 +229,115 @@ class _Columns(Feed):
                         None if rows is None else _chunks("of row numbers", rows))
 
 
-def _chunks(name: str, column: Any) -> tuple[str, list[Any]]:
-    """Returns the arrays of a column as Arrow's C data interface hands them over, once they are found sound."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parquet(Fed):
+    """Images and labels in columns of Parquet files, read by row groups.
+
+    pyarrow decompresses row groups ahead of the workers, which read them without Python. Groups are in memory for as
+    long as the order of samples needs them, which is about two windows of loader.shuffle=window:N; that or
+    loader.shuffle=none has to be chosen. Needs pyarrow.
+
+    Args:
+        files: a file, a folder, of which all *.parquet are read in the order of their names, or a list of files.
+        image: the column of images: encoded bytes, paths, or structs of `bytes` and `path`, as Hugging Face has them.
+        label: the column of classes, whole numbers from 0 on; without one, every label is 0.
+
+    Raises:
+        UsageError: there are no such files or columns.
+        DataError: a file is damaged.
+    """
+
+    files: Path | Sequence[Path]
+    image: str
+    label: str | None = None
+
+    def feed(self) -> Feed:
+        """Returns what a loader asks for samples."""
+        if importlib.util.find_spec("pyarrow") is None:
+            raise UsageError("mr.Parquet: pyarrow is not installed", "pip install pyarrow")
+        return _RowGroups(_parquet_files(self.files), self.image, self.label)
+
+
+def _parquet_files(files: Path | Sequence[Path]) -> list[str]:
+    """Returns the files that are meant."""
+    if not isinstance(files, (str, os.PathLike)):
+        found = [os.fspath(file) for file in files]
+    elif os.path.isdir(files):
+        found = sorted(os.fspath(file) for file in pathlib.Path(files).glob("*.parquet"))
+    else:
+        found = [os.fspath(files)]
+    if not found:
+        raise UsageError(f"mr.Parquet({shown(files)}): no files", "name a file, or a folder with *.parquet")
+    return found
+
+
+class _RowGroups(Feed):
+    """Row groups of Parquet files."""
+
+    def __init__(self, files: list[str], image: str, label: str | None) -> None:
+        self._columns = [image, *([] if label is None else [label])]
+        self._types: list[Any] = []  # of the columns
+        self._groups: list[tuple[str, Any, int]] = []  # file, its metadata, number in it
+        rows: list[int] = []
+        for file in files:
+            metadata = self._metadata(file)
+            for number in range(metadata.num_row_groups):
+                if count := metadata.row_group(number).num_rows:
+                    self._groups.append((file, metadata, number))
+                    rows.append(count)
+        if not rows:
+            raise UsageError(f"mr.Parquet: {files[0]} has no rows" if len(files) == 1 else "mr.Parquet: no rows")
+        super().__init__(range(sum(rows)), None, None, None, [])
+        self.title = files[0] if len(files) == 1 else f"{len(files)} Parquet files"
+        self.group_rows = rows
+
+    def _metadata(self, file: str) -> Any:
+        parquet = importlib.import_module("pyarrow.parquet")
+        try:
+            metadata = parquet.read_metadata(file)
+            schema = metadata.schema.to_arrow_schema()
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            raise UsageError(f"mr.Parquet: {file}: {reason}", "name files that can be read") from error
+        except ValueError as error:
+            raise DataError(f"mr.Parquet: {file}: {error}", "name Parquet files") from error
+        for name, column in zip(("image", "label"), self._columns):
+            if schema.names.count(column) != 1:
+                raise UsageError(f"mr.Parquet: {file}: {name}={shown(column)} is no column",
+                                 f"name one of {', '.join(schema.names)}")
+        types = [schema.field(column).type for column in self._columns]
+        if self._types not in ([], types):
+            raise UsageError(f"mr.Parquet: {file}: its columns have other types than those of the files before",
+                             "write the files with one schema")
+        self._types = types
+        return metadata
+
+    def empty_group(self) -> tuple[_Chunks, _Chunks | None]:
+        """Returns images and labels of a group without rows, which show the columns' types."""
+        pyarrow = importlib.import_module("pyarrow")
+        return self._parts([pyarrow.chunked_array([pyarrow.array([], type)]) for type in self._types])
+
+    def _parts(self, columns: list[Any]) -> tuple[_Chunks, _Chunks | None]:
+        chunks = [_chunks(name, column) for name, column in zip(self._columns, columns)]
+        return chunks[0], chunks[1] if len(chunks) > 1 else None
+
+    def group(self, index: int) -> tuple[_Chunks, _Chunks | None] | str:
+        """Returns the images and labels of a row group, or why there are none and what to do."""
+        parquet = importlib.import_module("pyarrow.parquet")
+        file, metadata, number = self._groups[index]
+        try:
+            with parquet.ParquetFile(file, metadata=metadata) as opened:
+                table = opened.read_row_group(number, self._columns)
+            if table.num_rows != self.group_rows[index]:
+                raise DataError(f"row group {number} of {file} has {table.num_rows} rows, and had "
+                                f"{self.group_rows[index]} when the loader was made", "make a new loader")
+            return self._parts([table.column(column) for column in self._columns])
+        except BaseException as error:
+            return self._failure(error)
+
+
+def _chunks(name: str, column: Any) -> _Chunks:
+    """Returns the arrays of a column, once they are found sound."""
     try:
         column.validate(full=True)
     except ValueError as error:
