@@ -9,9 +9,13 @@ import pymillrace as mr
 import pytest
 import tiny_jpeg
 
-pyarrow = pytest.importorskip("pyarrow", reason="NOT TESTED with pyarrow: it cannot be imported")
-parquet = pytest.importorskip("pyarrow.parquet", reason="NOT TESTED with pyarrow.parquet: it cannot be imported")
+try:
+    import pyarrow
+    from pyarrow import parquet
+except ImportError:
+    parquet = None
 
+pytestmark = pytest.mark.skipif(parquet is None, reason="NOT TESTED with pyarrow: it cannot be imported")
 COUNT, GROUP = 240, 10
 CROP = [mr.RandomCrop((8, 8)), mr.HFlip()]
 
