@@ -40,13 +40,15 @@ struct Outlines {
 
 /// The objects in the images of a data set.
 struct Annotations {
-  std::vector<std::uint64_t> ends;      ///< per sample: end of its objects in the next three
-  std::vector<Box> boxes;               ///< in pixels of the upright image, inside it
-  std::vector<std::int64_t> classes;    ///< indices into DatasetInfo::classes
-  std::vector<KeyPoint> key_points;     ///< `points` per object
-  bool has_outlines = false;            ///< each object has one (DataOptions::instance_masks)
-  Outlines outlines;                    ///< empty unless has_outlines
-  std::size_t points = 0;               ///< key points per object
+  std::vector<std::uint64_t> ends;    ///< per sample: end of its objects in the next three
+  std::vector<Box> boxes;             ///< in pixels of the upright image, inside it
+  std::vector<std::int64_t> classes;  ///< indices into DatasetInfo::classes
+  std::vector<KeyPoint> key_points;   ///< `points` per object
+  bool has_outlines = false;          ///< each object has one (DataOptions::instance_masks)
+  Outlines outlines;                  ///< empty unless has_outlines
+  std::size_t points = 0;             ///< key points per object
+  /// Key points that exchange their places where the image is mirrored, if TargetOptions say none.
+  std::vector<std::pair<std::size_t, std::size_t>> flip_pairs;
   std::vector<Size> sizes;              ///< per sample: its image's size; unused if `relative`
   std::vector<std::int64_t> image_ids;  ///< per sample: the data set's own number for its image
   bool relative = false;                ///< positions are fractions of the image's width and height

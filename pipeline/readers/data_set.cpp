@@ -113,6 +113,7 @@ void Fingerprint::add(const Annotations& annotations) {
   add_all(annotations.boxes);
   add_all(annotations.classes);
   add_all(annotations.key_points);
+  add_all(annotations.flip_pairs);
   add_all(annotations.outlines.ends);
   add_all(annotations.outlines.polygon_ends);
   add_all(annotations.outlines.points);

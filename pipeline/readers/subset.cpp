@@ -150,6 +150,7 @@ class SubsetReader final : public Reader {
   Annotations chosen_from(const Annotations& all) const {
     Annotations chosen;
     chosen.points = all.points;
+    chosen.flip_pairs = all.flip_pairs;
     chosen.relative = all.relative;
     chosen.has_outlines = all.has_outlines;
     const auto copy = [](const auto& from, auto& to, std::size_t begin, std::size_t end) {

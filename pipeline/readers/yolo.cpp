@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/folder.h"
 #include "base/located_sample.h"
@@ -16,6 +17,7 @@
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/folder.h"
+#include "pipeline/readers/yolo_config.h"
 #include "pipeline/readers/yolo_labels.h"
 
 namespace millrace::pipeline {
@@ -23,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Largest label file: outlines of the most objects fit.
-constexpr std::uint64_t kMaxLabelFileBytes = 64 << 20;
+/// Largest text file: outlines of the most objects fit.
+constexpr std::uint64_t kMaxFileBytes = 64 << 20;
 
 YoloFolders require_folders(const DataOptions& options) {
   base::require_folder(options.path, "boxes");
@@ -65,7 +67,7 @@ class YoloReader final : public Reader {
     info_.path = options.path;
     info_.split = options.split;
     info_.count = files_.count();
-    info_.classes = read_class_names(options.path + "/classes.txt");
+    read_names(options);
     info_.encoded = true;
     info_.bytes = files_.total_bytes();
     read_labels(folders, options);
@@ -73,6 +75,20 @@ class YoloReader final : public Reader {
     fingerprint.add(files_.fingerprint());
     fingerprint.add(annotations_);
     info_.fingerprint = fingerprint.value();
+  }
+
+  /// Reads data.yaml, and classes.txt if that names no classes.
+  void read_names(const DataOptions& options) {
+    const std::string file = options.path + "/data.yaml";
+    if (base::exists(file)) {
+      Buffer scratch;
+      config_ =
+          parse_yolo_config(base::printable(file), text_of(file, scratch, "names: [cat, dog]"));
+    }
+    info_.classes = config_.names.empty() ? read_class_names(options.path + "/classes.txt")
+                                          : std::move(config_.names);
+    annotations_.points = config_.points;
+    annotations_.flip_pairs = std::move(config_.flip_pairs);
   }
 
   /// Reads the label files of all images, and names the classes that have no name.
@@ -90,8 +106,9 @@ class YoloReader final : public Reader {
       const bool exists = base::exists(file);
       found += exists;
       empty_boxes +=
-          parse_yolo(base::printable(file), exists ? text_of(file, scratch) : std::string_view(),
-                     classes, annotations_);
+          parse_yolo(base::printable(file),
+                     exists ? text_of(file, scratch, "CLASS X Y WIDTH HEIGHT") : std::string_view(),
+                     classes, annotations_, config_.numbers_per_point);
       annotations_.image_ids.push_back(static_cast<std::int64_t>(i));
     }
     if (found == 0)
@@ -109,19 +126,20 @@ class YoloReader final : public Reader {
                                                                              : *highest + 1);
   }
 
-  /// Returns a file's text, which lies in `scratch`.
-  static std::string_view text_of(const std::string& file, Buffer& scratch) {
+  /// Returns a file's text, which lies in `scratch`. `form` is that of one of its lines.
+  static std::string_view text_of(const std::string& file, Buffer& scratch, const char* form) {
     const base::OpenFile open = base::open_regular(file);
-    if (open.size > kMaxLabelFileBytes)
-      throw DataError(
-          fmt::format("{}: {} bytes, too long for a label file", base::printable(file), open.size),
-          "a line is CLASS X Y WIDTH HEIGHT");
+    if (open.size > kMaxFileBytes)
+      throw DataError(fmt::format("{}: {} bytes, too long for a text file of YOLO's",
+                                  base::printable(file), open.size),
+                      fmt::format("a line is {}", form));
     std::uint8_t* const bytes = scratch.reserve(open.size);
     return {reinterpret_cast<const char*>(bytes),
             base::read_at(open.descriptor.get(), bytes, open.size, 0, file.c_str())};
   }
 
   FolderListing files_;
+  YoloConfig config_;
   Annotations annotations_;
 };
 

@@ -20,8 +20,9 @@ struct YoloFolders {
 MILLRACE_PRIVATE_API YoloFolders find_yolo(const std::string& folder, const std::string& split);
 
 /// Opens the folder `options.path`. Reads all label files; an image without one has no objects.
-/// Classes are the lines of its classes.txt, and numbers without that file. Labels are 0: an image
-/// has no class of its own.
+/// Classes are the names in its data.yaml, or the lines of its classes.txt, and numbers without
+/// both; data.yaml also says whether lines have key points. Labels are 0: an image has no class of
+/// its own.
 std::unique_ptr<Reader> open_yolo(const DataOptions& options);
 
 }  // namespace millrace::pipeline

@@ -50,11 +50,11 @@ void ObjectTracker::follow(const millrace_warp& warp) {
   }
 }
 
-void ObjectTracker::add_points(std::size_t object, const TargetOptions& options, Size output,
-                               Objects& to) {
+void ObjectTracker::add_points(std::size_t object, const FlipPairs& pairs,
+                               const TargetOptions& options, Size output, Objects& to) {
   TrackedPoint* const points = points_.data() + object * to.points;
   if (mirrored_)
-    for (const auto& [left, right] : options.flip_pairs) std::swap(points[left], points[right]);
+    for (const auto& [left, right] : pairs) std::swap(points[left], points[right]);
   for (std::size_t i = 0; i < to.points; ++i)
     append_point(points[i].at, points[i].visibility, options, output, to);
 }
@@ -70,6 +70,7 @@ void ObjectTracker::track(const Annotations& annotations, const TargetOptions& o
         "annotate the image as it is, turned as its EXIF orientation says");
   load(annotations, index, image);
   for (const millrace_warp& warp : trail.warps) follow(warp);
+  const FlipPairs& pairs = options.flip_pairs.empty() ? annotations.flip_pairs : options.flip_pairs;
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     const TrackedBox& box = boxes_[i];
     if (!is_left(box, options)) continue;
@@ -79,7 +80,7 @@ void ObjectTracker::track(const Annotations& annotations, const TargetOptions& o
     to.samples.push_back(static_cast<std::int64_t>(index));
     to.weights.push_back(1);
     to.visibilities.push_back(static_cast<float>(box.visible));
-    add_points(i, options, output, to);
+    add_points(i, pairs, options, output, to);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "base/private_api.h"
 #include "millrace/annotations.h"
 #include "millrace/transform.h"
+#include "pipeline/targets/flip_pairs.h"
 #include "pipeline/targets/tracked_box.h"
 
 namespace millrace::pipeline {
@@ -29,7 +30,8 @@ class MILLRACE_PRIVATE_API ObjectTracker {
 
   void load(const Annotations& annotations, std::uint64_t index, Size image);
   void follow(const millrace_warp& warp);
-  void add_points(std::size_t object, const TargetOptions& options, Size output, Objects& to);
+  void add_points(std::size_t object, const FlipPairs& pairs, const TargetOptions& options,
+                  Size output, Objects& to);
 
   std::vector<TrackedBox> boxes_;
   std::vector<TrackedPoint> points_;  ///< as many per box as the annotations have

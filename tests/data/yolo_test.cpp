@@ -3,6 +3,7 @@
 
 #include "millrace/reader.h"
 #include "pipeline/readers/data_set.h"
+#include "pipeline/readers/yolo_config.h"
 #include "pipeline/readers/yolo_labels.h"
 #include "tests/data/support.h"
 
@@ -72,6 +73,112 @@ TEST(YoloLabels, BadLines) {
   refused(crowded + "1 0.5 0.5 0.1 0.1\n", {"a.txt:65537: more than 65536 objects"});
 }
 
+Annotations with_points(std::size_t points) {
+  Annotations all;
+  all.points = points;
+  return all;
+}
+
+TEST(YoloLabels, KeyPointsStandBehindABox) {
+  Annotations all = with_points(2);
+  EXPECT_EQ(parse_yolo("a.txt",
+                       "1 0.5 0.5 0.5 0.25 0.25 0.75 2 0 0 0\n"
+                       "0 0.5 0.5 0 0.25 0.25 0.75 2 0.5 0.5 1\n"
+                       "2 0.5 0.5 0.5 0.25 1.005 0.5 1.0 -0.001 1 2.000\n",
+                       3, all),
+            1u)
+      << "one without area";
+  EXPECT_EQ(all.classes, (std::vector<std::int64_t>{1, 2}));
+  expect_box(all.boxes[0], {0.25F, 0.375F, 0.75F, 0.625F});
+  const KeyPoint expected[] = {{0.25F, 0.75F, 2}, {0, 0, 0}, {1, 0.5F, 1}, {0, 1, 2}};
+  ASSERT_EQ(all.key_points.size(), std::size(expected));
+  for (std::size_t i = 0; i < std::size(expected); ++i) {
+    EXPECT_EQ(all.key_points[i].x, expected[i].x);
+    EXPECT_EQ(all.key_points[i].y, expected[i].y);
+    EXPECT_EQ(all.key_points[i].visibility, expected[i].visibility);
+  }
+  Annotations plain = with_points(1);
+  parse_yolo("a.txt", "0 0.5 0.5 0.5 0.25 0.25 0.75", 1, plain, 2);
+  EXPECT_EQ(plain.key_points.at(0).visibility, 2) << "visible";
+
+  const auto refused = [](const std::string& line, std::initializer_list<std::string> parts) {
+    Annotations none = with_points(2);
+    expect_data_error(parts, [&] { parse_yolo("a.txt", "\n" + line, 3, none); });
+  };
+  refused("0 0.5 0.5 0.5 0.5", {"a.txt:2: 4 numbers behind the class instead of 10"});
+  refused("0 0.5 0.5 0.5 0.5 0 0 0 0 0 0 0", {"11 numbers behind the class instead of 10"});
+  refused("0 0.5 0.5 0.5 0.5 0 0 3 0 0 0", {"a visibility of '3'"});
+  refused("0 0.5 0.5 0.5 0.5 0 0 0.5 0 0 0", {"a visibility of '0.5'"});
+  refused("0 0.5 0.5 0.5 0.5 7 0 1 0 0 0", {"'7' is not between 0 and 1"});
+  refused("0 0.5 0.5 -0.005 0.5 0 0 1 0 0 0", {"a box of -0.005 x 0.5"});
+}
+
+YoloConfig config_of(const std::string& lines) { return parse_yolo_config("data.yaml", lines); }
+
+TEST(YoloConfig, NamesAreAListOrAMappingInEitherStyle) {
+  const std::vector<std::string> names{"cat", "big dog", "owl's", "caf\xC3\xA9 #1: a"};
+  for (const char* lines : {
+           "names: [cat, big dog, 'owl''s', \"caf\xC3\xA9 #1: a\"]",
+           "\xEF\xBB\xBFpath: ../x  # the root\ntrain: images/train\n\nnames:\r\n  - cat\r\n"
+           "  # a comment\n\n  - big dog  # one more\n  - owl's\n  - 'caf\xC3\xA9 #1: a'\nnc: 4\n",
+           "names:\n- cat\n- big dog\n-   owl's\n- \"caf\xC3\xA9 #1: a\"\n---\nmore: x",
+           "'names' :\n    1: big dog\n    0: cat\n    \"3\":  'caf\xC3\xA9 #1: a'\n    2 : owl's",
+           "\"names\": {0: cat, 3: 'caf\xC3\xA9 #1: a',\n  2: owl's, # more\n  1: big dog,\n} # "
+           "end",
+           "download: |\n  names: [no]\nnames:\n  [cat, big dog,\n   owl's, 'caf\xC3\xA9 #1: a']",
+       })
+    EXPECT_EQ(config_of(lines).names, names) << lines;
+  EXPECT_EQ(config_of("names: [\"a \\\"b\\\\\"]").names, std::vector<std::string>{"a \"b\\"});
+  EXPECT_EQ(config_of("names: [a#b, c:d, 7, -1]").names,
+            (std::vector<std::string>{"a#b", "c:d", "7", "-1"}));
+  EXPECT_TRUE(config_of("").names.empty());
+  EXPECT_TRUE(config_of("# names: [a]\nnames_of: [b]\n- names: c\n").names.empty());
+}
+
+TEST(YoloConfig, KeyPointsAndTheirPartners) {
+  const YoloConfig config =
+      config_of("flip_idx: [0, 2, 1, 4, 3]\nkpt_shape: [5, 3]  # number, dimensions\n");
+  EXPECT_EQ(config.points, 5u);
+  EXPECT_EQ(config.numbers_per_point, 3u);
+  EXPECT_EQ(config.flip_pairs, (std::vector<std::pair<std::size_t, std::size_t>>{{1, 2}, {3, 4}}));
+  EXPECT_EQ(config_of("kpt_shape:\n  - 1\n  - 2\n").numbers_per_point, 2u);
+  EXPECT_TRUE(config_of("flip_idx: [1, 0]").flip_pairs.empty()) << "boxes only";
+}
+
+TEST(YoloConfig, WhatIsWrongIsNamedWithItsLine) {
+  const auto refused = [](const std::string& lines, const std::string& part) {
+    expect_data_error({"data.yaml:" + part}, [&] { config_of(lines); });
+  };
+  refused("a: b\nnames: cat", "2: names is neither a list nor a mapping");
+  refused("names: [cat, dog", "1: names: ']' is missing");
+  refused("\nnames: [cat,\n'dog]\n", "3: a quote is not closed on its line");
+  refused("names: [cat dog, [a]]", "1: names: '[a]]' is no plain word");
+  refused("names: ['a' 'b']", "1: names: no comma before ''b']'");
+  refused("names: [a] b", "1: names: 'b' behind a value");
+  refused("names: [a, , b]", "1: names: ', b]' is no plain word");
+  refused("names: [*anchor]", "1: names: '*anchor]' is no plain word");
+  refused("names: [\"caf\\xe9\"]", "1: '\\x' is an escape that is not read");
+  refused("names: ['']", "1: names: a name is empty");
+  refused("names:\n  - a\n   - b\n", "3: names: '- b' does not continue the lines above");
+  refused("names:\n  - a\n  1: b\n", "3: names: '1: b' does not continue the lines above");
+  refused("names:\n  - a: b\n", "2: names: ': b' behind a value");
+  refused("names:\n  0 cat\n", "2: names: no colon behind '0 cat'");
+  refused("names:\n  0:\n    more: cat\n", "2: names: '' is no plain word");
+  refused("names: {0: a, 2: b}", "1: names: class 2 of 2 classes");
+  refused("names:\n  0: a\n  0: b\n", "3: names: class 0 comes twice");
+  refused("names: {x: a}", "1: names: 'x' is no whole number");
+  refused("names: {-1: a}", "1: names: '-1' is no whole number");
+  refused("names: [a]\nnames: [b]", "2: names comes twice");
+  refused("kpt_shape: [17]", "1: kpt_shape is not a number of points and 2 or 3");
+  refused("kpt_shape: [17, 4]", "1: kpt_shape is not");
+  refused("kpt_shape: [1025, 3]", "1: kpt_shape is not");
+  refused("kpt_shape: {0: 17, 1: 3}", "1: kpt_shape is a mapping");
+  refused("kpt_shape: [1e1, 3]", "1: kpt_shape: '1e1' is no whole number");
+  for (const char* partners : {"[1, 2, 0]", "[0, 1]", "[0, 1, 3]", "[0, 1, 2, 3]"})
+    refused(std::string("kpt_shape: [3, 2]\nflip_idx: ") + partners,
+            "2: flip_idx does not exchange 3 key points in pairs");
+}
+
 TEST(Yolo, FilesAreFoundInEveryLayout) {
   const struct {
     std::string images, labels, split;
@@ -128,7 +235,7 @@ TEST(Yolo, BadSets) {
   folder.write("labels/train/a.txt", {});
   std::error_code none;  // sparse; some file systems cannot hold such a file
   test::fs::resize_file(folder.path("labels/train/a.txt"), 100 << 20, none);
-  if (!none) refused(folder, {"a.txt: 104857600 bytes, too long for a label file"});
+  if (!none) refused(folder, {"a.txt: 104857600 bytes, too long for a text file of YOLO"});
 }
 
 TEST(Yolo, ClassesAreNamedByAFileOrNumbered) {
@@ -145,6 +252,35 @@ TEST(Yolo, ClassesAreNamedByAFileOrNumbered) {
   expect_data_error({"a.txt:1: class 2 is not below 2 classes"}, [&] { open_reader(options); });
   folder.write("classes.txt", text("cat\r\ndog\nowl\n"));
   EXPECT_EQ(open_reader(options)->info().classes, (std::vector<std::string>{"cat", "dog", "owl"}));
+  folder.write("data.yaml", text("nc: 3\n"));
+  EXPECT_EQ(open_reader(options)->info().classes, (std::vector<std::string>{"cat", "dog", "owl"}));
+  folder.write("data.yaml", text("names: {0: Cat, 1: Dog, 2: Owl}\n"));
+  EXPECT_EQ(open_reader(options)->info().classes, (std::vector<std::string>{"Cat", "Dog", "Owl"}));
+  folder.write("data.yaml", text("names: [Cat\n"));
+  expect_data_error({folder.path("data.yaml") + ":1: names: ']' is missing"},
+                    [&] { open_reader(options); });
+}
+
+TEST(Yolo, KeyPointsGoWithTheSamplesOfASubset) {
+  const TempFolder folder;
+  folder.write("data.yaml", text("kpt_shape: [2, 2]\nflip_idx: [1, 0]\n"));
+  for (const char* name : {"a", "b"}) {
+    folder.write(std::string("images/train/") + name + ".jpg", text("x"));
+    folder.write(
+        std::string("labels/train/") + name + ".txt",
+        text(std::string("0 0.5 0.5 0.5 0.5 0.25 0.5 0.75 0.") + (name[0] == 'a' ? "1" : "2")));
+  }
+  DataOptions options{"yolo", folder.path(), "train", 0};
+  options.listed = folder.write("list.txt", text("1\n"));
+  const auto reader = open_reader(options);
+  const Annotations& all = *reader->annotations();
+  EXPECT_EQ(all.points, 2u);
+  ASSERT_EQ(all.key_points.size(), 2u);
+  EXPECT_FLOAT_EQ(all.key_points[1].y, 0.2F);
+  EXPECT_EQ(all.flip_pairs, (std::vector<std::pair<std::size_t, std::size_t>>{{0, 1}}));
+  folder.write("data.yaml", text("kpt_shape: [2, 2]\n"));
+  EXPECT_NE(open_reader(options)->info().fingerprint, reader->info().fingerprint)
+      << "mirrored images differ";
 }
 
 TEST(Yolo, BoxesChangeTheFingerprintAndStayWithTheSamplesOfASubset) {

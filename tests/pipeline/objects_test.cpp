@@ -102,6 +102,10 @@ TEST(Objects, KeyPointsExchangePartnersInMirroredImages) {
   };
   EXPECT_EQ(points({}), (std::vector<float>{11, 21, 2, 39, 59, 1}));
   EXPECT_EQ(points({"hflip{p=1}"}), (std::vector<float>{51, 59, 1, 79, 21, 2}));
+  Annotations own = box;
+  own.flip_pairs = {{0, 1}};
+  EXPECT_EQ(through(own, {"hflip{p=1}"}, {}).key_points,
+            (std::vector<float>{51, 59, 1, 79, 21, 2}));
   // Two flips are a turn by 180 degrees, which mirrors nothing.
   EXPECT_EQ(points({"hflip{p=1}", "vflip{p=1}"}), (std::vector<float>{79, 49, 2, 51, 11, 1}));
 }
