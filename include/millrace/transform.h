@@ -108,7 +108,7 @@ struct Neighbours {
   std::size_t count = 0;
   std::span<const std::int64_t> missing{};  ///< positions of samples that failed, ascending
   std::uint8_t* masks = nullptr;            ///< count x output().size class ids; null: none
-  MixObserver* observer = nullptr;          ///< null: nobody asks
+  MixObserver* observer = nullptr;          ///< null: nobody asks, and no object is pasted
 };
 
 /// A compiled chain of augmentations. Immutable: run() and mix() may be called from many threads,

@@ -88,8 +88,12 @@ def test_each_class_documents_its_arguments_and_makes_an_op(name):
         text = " ".join(kind.__doc__[kind.__doc__.index(line):].split())
         shown = f'"{default}"' if isinstance(default, str) else str(default).replace(".0,", ",").replace(".0)", ")")
         assert default is REQUIRED or f"default {shown}" in text
-    words = least(kind).override()
-    assert len(mr.Loader("data.reader=synthetic", "data.synthetic.count=64", "loader.batch=8", words, numpy=True)) == 8
+    words = ["data.reader=synthetic", "data.synthetic.count=64", "loader.batch=8", least(kind).override()]
+    if kind is mr.CopyPaste:
+        with pytest.raises(mr.UsageError, match="pastes objects by their masks"):
+            mr.Loader(*words, numpy=True)
+    else:
+        assert len(mr.Loader(*words, numpy=True)) == 8
 
 
 def test_a_class_that_applies_others_knows_its_parts():

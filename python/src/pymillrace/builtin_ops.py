@@ -160,7 +160,7 @@ class CopyPaste(Op):
     """Paste objects of neighbouring samples onto each other.
 
     Args:
-        p: probability that a sample is changed (a number from 0 to 1; default 0.5)
+        p: probability that an object is pasted (a number from 0 to 1; default 0.5)
     """
 
     p: float = 0.5
