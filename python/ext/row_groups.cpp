@@ -29,7 +29,7 @@ void RowGroups::plan(const LoaderOptions& options) {
     largest = std::max(largest, ends_[group] - first_row(group));
   using Kind = SamplerOptions::Kind;
   if (options.shuffle.kind == Shuffle::Kind::global || options.sampler.kind == Kind::weighted ||
-      options.sampler.kind == Kind::balanced)
+      options.sampler.kind == Kind::balanced || options.sampler.kind == Kind::given)
     throw UsageError(
         fmt::format("mr.Parquet: this order of samples needs all {} row groups at once",
                     ends_.size()),

@@ -165,6 +165,12 @@ def test_what_is_wrong_is_said_in_one_line(table, file, tmp_path):
         with pytest.raises(mr.UsageError, match=r"this order of samples needs all 24 row groups at once "
                                                 r"\(set loader\.shuffle=window:40"):
             from_file(file, *overrides, shuffle="global")
+    for shuffle in ("none", "window:40"):
+        with pytest.raises(mr.UsageError, match="shuffle|needs all 24 row groups"):
+            mr.Loader(mr.Parquet(file, image="jpeg"), [mr.CenterCrop(8)], f"loader.shuffle={shuffle}", batch=4,
+                      sampler=range(COUNT))
+    with pytest.raises(mr.UsageError, match="needs all 24 row groups"):
+        mr.Loader(mr.Parquet(file, image="jpeg"), [mr.CenterCrop(8)], batch=4, sampler=range(COUNT))
     with pytest.raises(mr.UsageError, match="choose among rows in memory"):
         from_file(file, "data.fold=1/2", "model.classes=7")
     with pytest.raises(mr.UsageError, match="image='photo' is no column .name one of jpeg, class"):
