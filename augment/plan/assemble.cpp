@@ -77,8 +77,11 @@ void paste(const SampleSpec& form, void* first, void* second, const std::uint8_t
   const std::size_t area =
       static_cast<std::size_t>(form.size.width) * static_cast<std::size_t>(form.size.height);
   const std::size_t pixel = form.bytes() / (area * planes);
+  std::size_t first_end = 0, second_end = 0;  // of the runs that hold `begin`
   for (std::size_t begin = 0, end = 0; begin < area; begin = end) {
-    end = run_end(onto_second, begin, run_end(onto_first, begin, area));
+    if (first_end == begin) first_end = run_end(onto_first, begin, area);
+    if (second_end == begin) second_end = run_end(onto_second, begin, area);
+    end = std::min(first_end, second_end);
     const bool to_first = onto_first[begin] != 0, to_second = onto_second[begin] != 0;
     if (!to_first && !to_second) continue;
     const std::size_t bytes = (end - begin) * pixel;
