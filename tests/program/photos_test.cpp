@@ -161,6 +161,50 @@ TEST_F(Photos, InspectDrawsTheBoxesOfASet) {
                       {"data.reader=coco", "a class for each image"}));
 }
 
+TEST_F(Photos, InspectDrawsTheMasksOfObjectsAndPastesThem) {
+  const std::string set = in("boxes").string(), sheet = in("boxes.png").string();
+  ASSERT_TRUE(
+      succeeded(run({"data", "make", "boxes", set, "--train", "6", "--test", "2", "--masks"})));
+  const auto drawn = [&](const Arguments& words) {
+    const Result result =
+        run(Arguments{"inspect", "data.reader=coco", "data.path=" + set, "augment+=hflip", "--out",
+                      sheet, "--samples", "6", "loader.batch=6", "--json"} +
+            words);
+    EXPECT_TRUE(succeeded(result));
+    return std::pair(read_file(sheet), parse_json(result.out)["samples"][0]["boxes"].size());
+  };
+  const auto plain = drawn({}), masks = drawn({"data.instance_masks=true"}),
+             pasted = drawn({"data.instance_masks=true", "augment+=copy_paste{p=1}"});
+  EXPECT_NE(plain.first, masks.first);
+  EXPECT_EQ(plain.second, masks.second);
+  EXPECT_NE(pasted.first, masks.first);
+  EXPECT_GT(pasted.second, masks.second) << "those of its neighbour too";
+}
+
+TEST_F(Photos, VerifyFindsMasksThatAreWrong) {
+  const std::string set = in("masked").string(), images = set + "/images", masks = set + "/masks";
+  ASSERT_TRUE(
+      succeeded(run({"data", "make", "boxes", set, "--train", "6", "--test", "2", "--masks"})));
+  EXPECT_TRUE(succeeded(run({"data", "verify", images, "--masks", masks})));
+  EXPECT_TRUE(refused(run({"data", "verify", set, "--masks", masks}), 2, {"--masks", "coco"}));
+  std::filesystem::remove(masks + "/train/000001.png");
+  std::filesystem::resize_file(masks + "/train/000002.png", 200);
+  std::filesystem::copy_file(images + "/train/000003.jpg", masks + "/test/000001.png",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_TRUE(succeeded(run({"data", "verify", images})));
+  const auto found = [&](std::initializer_list<std::string> lines) {
+    const Result result = run({"data", "verify", images, "--masks", masks});
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_NE(result.err.find("3 problems"), std::string::npos) << result.err;
+    for (const std::string& line : lines)
+      EXPECT_NE(result.out.find(line), std::string::npos) << line << "\n" << result.out;
+  };
+  found({"train/000001.jpg: its mask " + masks + "/train/000001.png: cannot be read: No such file",
+         "train/000002.jpg: its mask is cut short", "test/000001.jpg: its mask is no PNG file"});
+  std::filesystem::remove_all(masks + "/test");
+  found({"data.masks=" + masks + ": no image has a mask"});
+}
+
 TEST_F(Photos, InspectDrawsTheMasksOfASet) {
   const std::string set = in("masked").string(), sheet = in("masked.png").string();
   const std::string data = "data.path=" + set + "/images", masks = "data.masks=" + set + "/masks";

@@ -378,6 +378,7 @@ void add_verify(CLI::App& data, Command& chosen) {
       data.add_subcommand("verify", "list the content of a data set and what is wrong with it");
   auto options = std::make_shared<VerifyOptions>();
   command->add_option("path", options->path, "folder, archive or manifest")->required();
+  command->add_option("--masks", options->masks, "folder of its masks, as data.masks");
   command
       ->add_option("--classes", options->classes, "number of classes: every label must be below it")
       ->check(CLI::PositiveNumber);

@@ -270,6 +270,7 @@ struct VerifyOptions {
   std::uint64_t max_pixels = kMaxPixels;
   int threads = 0;  ///< 0: one per core
   Progress progress;
+  std::string masks{};  ///< folder of its masks, as data.masks; empty: none
 };
 
 struct VerifyProblem {
@@ -293,7 +294,7 @@ struct VerifyReport {
 };
 
 /// Verifies a data set. Continues after a problem, except in an archive or a manifest. Throws
-/// DataError only if `path` does not exist.
+/// DataError only if `path` does not exist, and UsageError for masks of a set that has none.
 VerifyReport verify_data(const VerifyOptions& options);
 
 }  // namespace millrace::tools

@@ -12,6 +12,7 @@
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/label_png.h"
 #include "pipeline/decoders/raw_image.h"
 #include "pipeline/readers/cifar.h"
 #include "pipeline/readers/coco.h"
@@ -185,6 +186,44 @@ void verify_split_folder(const VerifyOptions& options, const char* split, const 
   report.splits.push_back(std::move(result));
 }
 
+/// Unpacks the mask of every image, whose own damage has been found.
+void verify_masks(const VerifyOptions& options, const char* split, VerifyReport& report) {
+  DataOptions data;
+  data.reader = "folder";
+  data.path = options.path;
+  data.split = split;
+  data.masks = options.masks;
+  const auto reader = open_reader(data);
+  std::mutex mutex;
+  std::vector<std::pair<std::uint64_t, std::string>> failures;
+  parallel_for(
+      reader->info().count, 16, options.threads, options.progress,
+      [&](std::uint64_t begin, std::uint64_t end) {
+        pipeline::DecodeScratch decode;
+        pipeline::LabelPng mask;
+        Buffer image_bytes, mask_bytes;
+        for (std::uint64_t index = begin; index < end; ++index) {
+          Size image;
+          try {
+            image = decode.open(reader->read(index, image_bytes).bytes, options.max_pixels).size;
+          } catch (const Error&) {
+            continue;
+          }
+          try {
+            mask.open(reader->mask(index, mask_bytes), options.max_pixels);
+            mask.require_size(image);
+            mask.pixels({0, 0, image.width, image.height}, 0);
+          } catch (const DataError& error) {
+            const std::lock_guard lock(mutex);
+            failures.emplace_back(index, error.what());
+          }
+        }
+      });
+  std::sort(failures.begin(), failures.end());
+  for (const auto& [index, reason] : failures)
+    report.problems.push_back({reader->name(index), reason});
+}
+
 void verify_folder(const VerifyOptions& options, VerifyReport& report) {
   std::string missing;
   for (const char* split : kSplits) {
@@ -195,7 +234,9 @@ void verify_folder(const VerifyOptions& options, VerifyReport& report) {
       missing = missing.empty() ? error.what() : missing;
       continue;  // a set may have only one split
     }
-    passes(report, [&] { verify_split_folder(options, split, root, report); });
+    const bool sound = passes(report, [&] { verify_split_folder(options, split, root, report); });
+    if (sound && !options.masks.empty())
+      passes(report, [&] { verify_masks(options, split, report); });
   }
   if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});
   if (report.splits.size() == 2 && report.splits[0].classes != report.splits[1].classes)
@@ -258,6 +299,10 @@ void add_indexes(const VerifyOptions& options, VerifyReport& report) {
 VerifyReport verify_data(const VerifyOptions& options) {
   VerifyReport report;
   report.kind = detect_reader(options.path);
+  if (!options.masks.empty() && report.kind != "folder")
+    throw UsageError(
+        fmt::format("--masks {}: {} is of kind {}", options.masks, options.path, report.kind),
+        "masks lie beside a folder of images: give that folder, such as data/boxes/images");
   if (report.kind == "tar" || report.kind == "manifest" || report.kind == "coco" ||
       report.kind == "yolo") {
     std::string missing;
