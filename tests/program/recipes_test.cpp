@@ -83,8 +83,33 @@ std::set<std::string> shipped_files() {
 TEST_F(Recipes, EveryShippedOneIsTriedHere) {
   std::set<std::string> names{"cifar10-crop-flip", "overhead"};  // loader only
   names.insert("imagenet-rrc");                                  // PhotosTrainAModelForTheirSize
+  names.insert({"coco-mosaic-640", "segmentation-512"});         // TargetsAreLoadedAndDrawn
   for (const Shipped& shipped : kShipped) names.insert(shipped.recipe);
   EXPECT_EQ(shipped_files(), names);
+}
+
+TEST_F(Recipes, TargetsAreLoadedAndDrawn) {
+  const std::string set = in("boxes").string();
+  ASSERT_TRUE(succeeded(
+      run({"data", "make", "boxes", set, "--train", "20", "--test", "4", "--masks", "-q"})));
+  const std::pair<std::string, Arguments> recipes[] = {
+      {"coco-mosaic-640", {"data.path=" + set}},
+      {"coco-mosaic-640", {"data.path=" + set, "data.reader=yolo"}},
+      {"segmentation-512", {"data.path=" + set + "/images", "data.masks=" + set + "/masks"}}};
+  for (const auto& [recipe, data] : recipes) {
+    SCOPED_TRACE(recipe);
+    const Result bench = run(Arguments{"bench", recipe, "loader.batch=4", "--json"} + data);
+    ASSERT_TRUE(succeeded(bench));
+    const int side = recipe.ends_with("640") ? 640 : 512;
+    const Result drawn = run(Arguments{"inspect", recipe, "loader.batch=4", "--samples", "4",
+                                       "--out", in("sheet.png").string()} +
+                             data);
+    ASSERT_TRUE(succeeded(drawn));
+    EXPECT_NE(drawn.out.find(fmt::format("{}x{}", side, side)), std::string::npos) << drawn.out;
+    EXPECT_TRUE(succeeded(run(Arguments{"inspect", recipe, "--eval", "--samples", "2", "--out",
+                                        in("sheet.png").string()} +
+                              data)));
+  }
 }
 
 TEST_F(Recipes, TheirDefaultPathIsWhereDataMakeIsShownToWrite) {

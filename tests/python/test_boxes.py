@@ -2,6 +2,7 @@
 import copy
 import json
 import pickle
+import shutil
 
 import numpy as np
 import pymillrace as mr
@@ -125,6 +126,31 @@ def test_a_yolo_set_gives_the_boxes_of_its_twin_in_cocos_format(coco, yolo):
         assert batch.image_ids == batch.samples.tolist()
         seen += len(batch.boxes.values)
     assert seen > COUNT / 2
+
+
+def test_key_points_of_a_yolo_set_are_those_of_its_twin(coco, yolo, tmp_path):
+    shutil.copytree(yolo, tmp_path / "set")
+    (tmp_path / "set/data.yaml").write_text("path: /nowhere\nnames:\n  0: left\n  1: right\n"
+                                            "kpt_shape: [2, 3]\nflip_idx: [1, 0]\n")
+    found = json.loads((coco / "train.json").read_text())
+    for file in (tmp_path / "set/labels/train").iterdir():
+        points = [one["keypoints"] for one in found["annotations"] if one["image_id"] == int(file.stem)]
+        lines = [f"{line} " + " ".join(f"{x / WIDTH} {y / HEIGHT} {seen}" for x, y, seen in (kp[:3], kp[3:]))
+                 for line, kp in zip(file.read_text().splitlines(), points)]
+        file.write_text("\n".join(lines))
+    loader, known = mr.Loader(mr.Yolo(tmp_path / "set"), GEOMETRY, "output.dtype=u8", batch=8, numpy=True), 0
+    for batch, twin in zip(loader, make(coco, "targets.flip_pairs=0-1")):
+        assert batch.key_points.shape == twin.key_points.shape
+        assert np.allclose(batch.key_points, twin.key_points, atol=1e-3)
+        known += (batch.key_points[..., 2] > 0).sum()
+    assert known > COUNT / 2
+
+
+def test_the_recipe_of_mosaics_loads_boxes_in_fractions(data):
+    loader = mr.Loader("coco-mosaic-640", f"data.path={data / 'boxes'}", "loader.batch=4", numpy=True)
+    batch = next(iter(loader))
+    assert batch.images.shape == (4, 3, 640, 640) and batch.images.dtype == np.uint8
+    assert len(batch.boxes.values) > 4 and 0 < batch.boxes.values.min() and batch.boxes.values.max() <= 1
 
 
 def test_bytes_do_not_depend_on_workers_ranks_or_the_point_of_resumption(coco):
