@@ -121,6 +121,13 @@ void Plan::add_group(std::int32_t group, const std::string& op) {
                      "leave one of the ops out");
 }
 
+const Plan& Plan::at(std::uint32_t epoch) const {
+  if (stages_.empty()) return *this;
+  const auto behind =
+      std::ranges::upper_bound(stages_, epoch, {}, [](const Stage& stage) { return stage.epoch; });
+  return *std::prev(behind)->plan;
+}
+
 std::unique_ptr<Transform::Scratch> Plan::make_scratch() const {
   return std::make_unique<PlanScratch>();
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "augment/plan/pasting.h"
@@ -78,6 +79,13 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
   Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputOptions& output,
        const PlanOptions& options, int classes = 0);
 
+  /// Lets `plan` make the samples of `epoch` and of those behind it. Its samples are no larger than
+  /// these. Call it in ascending order of epochs, the first of which is 0.
+  void add_stage(std::uint32_t epoch, std::shared_ptr<const Plan> plan) {
+    stages_.push_back({epoch, std::move(plan)});
+  }
+  const Plan& at(std::uint32_t epoch) const override;
+
   std::unique_ptr<Scratch> make_scratch() const override;
   const SampleSpec& output() const override { return spec_; }
   int full_copies() const override { return full_copies_; }
@@ -112,6 +120,13 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
     Picker picker = nullptr;  ///< of an op that pastes objects
   };
 
+  /// A plan and its first epoch.
+  struct Stage {
+    std::uint32_t epoch;
+    std::shared_ptr<const Plan> plan;
+  };
+
+  std::vector<Stage> stages_;  ///< of output.sizes; none: this plan makes all samples
   std::vector<Op> ops_;
   /// Makes group_ a multiple of `group`, that of `op`.
   void add_group(std::int32_t group, const std::string& op);

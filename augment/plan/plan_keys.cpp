@@ -16,6 +16,11 @@ std::vector<Param> plan_keys() {
                      "per channel, on the scale 0..1; f32 only"),
       Param::numbers("output.std", {1.0}, {1, 3}, 1e-12, kAny,
                      "per channel, on the scale 0..1; f32 only"),
+      Param::whole_numbers("output.sizes", {}, {}, 1, 65535,
+                           "progressive resizing: sides of the samples, one after the other, as "
+                           "`size` of the last op that has one"),
+      Param::whole_numbers("output.milestones", {}, {}, 1, 1e9,
+                           "epochs, counted from 0, at which output.sizes goes on"),
       Param::choice(
           "output.normalize", "loader", {"loader", "device"},
           "where to normalise; device: batches are copied as u8 and converted to f32 there"),

@@ -3,10 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "augment/plan/choices.h"
+#include "augment/plan/size_stages.h"
 #include "millrace/error.h"
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/setup/choices.h"
@@ -38,10 +43,12 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
   }
 }
 
-}  // namespace
+using Compile = std::function<std::shared_ptr<const Plan>(
+    const Source& source, const OutputOptions& output, const PlanOptions& options, int classes)>;
 
-std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
-                                      const Reader& reader) {
+/// Compiles for the images of `reader`.
+std::shared_ptr<const Plan> compile_for(const Recipe& recipe, const std::vector<OpSpec>& chain,
+                                        const Reader& reader, const Compile& compile) {
   const DatasetInfo& info = reader.info();
   OutputOptions output;
   output.dtype = dtype_of(recipe);
@@ -60,9 +67,7 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
   const int classes = reader.annotations() != nullptr || info.masks ? kUnmixedLabels
                       : named > 0                                   ? named
                                   : static_cast<int>(info.classes.size());
-  if (!info.encoded)
-    return std::make_shared<Plan>(chain, Source{info.size, info.channels}, output, options,
-                                  classes);
+  if (!info.encoded) return compile(Source{info.size, info.channels}, output, options, classes);
   // Checks the first image on behalf of all; if on_error lets samples fail, the first one that
   // fits.
   Buffer bytes;
@@ -72,7 +77,7 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
   for (std::uint64_t i = 0;; ++i) {
     try {
       const Size size = decode.open(reader.read(i, bytes).bytes, most).size;
-      return std::make_shared<Plan>(chain, Source{size, 3}, output, options, classes);
+      return compile(Source{size, 3}, output, options, classes);
     } catch (const SizeMismatch& error) {
       if (may_fail && i + 1 < info.count) continue;
       const std::string what = reader.name(i) + ": " + error.what();
@@ -86,6 +91,38 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
                                  "loader.on_error=skip");
     }
   }
+}
+
+}  // namespace
+
+std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
+                                      const Reader& reader) {
+  return compile_for(
+      recipe, chain, reader,
+      [&](const Source& source, const OutputOptions& output, const PlanOptions& options,
+          int classes) { return std::make_shared<Plan>(chain, source, output, options, classes); });
+}
+
+std::shared_ptr<const Plan> make_training_plan(const Recipe& recipe, const Reader& reader) {
+  const std::vector<SizeStage> stages = size_stages(recipe);
+  if (stages.empty()) return make_plan(recipe, recipe.augment(), reader);
+  const SizeStage& largest = *std::ranges::max_element(stages, {}, &SizeStage::side);
+  return compile_for(
+      recipe, largest.chain, reader,
+      [&](const Source& source, const OutputOptions& output, const PlanOptions& options,
+          int classes) {
+        const auto plan = std::make_shared<Plan>(largest.chain, source, output, options, classes);
+        for (const SizeStage& stage : stages) {
+          auto own = std::make_shared<Plan>(stage.chain, source, output, options, classes);
+          if (const Size size = own->output().size; size != Size{stage.side, stage.side})
+            throw UsageError(
+                fmt::format("output.sizes: with size={0} samples have {1}x{2}, and not {0}x{0}",
+                            stage.side, size.width, size.height),
+                "let the op with that size be the last one that changes it");
+          plan->add_stage(stage.epoch, std::move(own));
+        }
+        return plan;
+      });
 }
 
 void require_divisible(const Recipe& recipe, int world) {

@@ -17,6 +17,11 @@ MILLRACE_PRIVATE_API std::shared_ptr<const Plan> make_plan(const Recipe& recipe,
                                                            const std::vector<OpSpec>& chain,
                                                            const Reader& reader);
 
+/// Compiles [[augment]] likewise. With output.sizes, the plan has one of its own for each of them;
+/// its output() is the largest.
+MILLRACE_PRIVATE_API std::shared_ptr<const Plan> make_training_plan(const Recipe& recipe,
+                                                                    const Reader& reader);
+
 /// Throws UsageError if an op of recipe.augment() works on whole batches and `world` ranks would
 /// divide them.
 MILLRACE_PRIVATE_API void require_divisible(const Recipe& recipe, int world);

@@ -197,8 +197,10 @@ class MILLRACE_EXPORT Batch {
   void detach();
 
   /// Returns count() samples one after the other, 64-byte aligned. Transform::output() gives the
-  /// shape and type of one.
+  /// layout and type of one, and size() its size.
   const std::byte* data() const;
+  /// Returns the size of a sample, which may depend on the epoch: Transform::at().
+  Size size() const;
   /// Returns the size of data() in bytes.
   std::size_t bytes() const;
   /// Returns count() labels, each an index into DatasetInfo::classes.

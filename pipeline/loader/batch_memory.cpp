@@ -110,11 +110,9 @@ void KeptMemory::release(void* memory, std::size_t size) noexcept {
 
 void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, const BatchShape& shape) {
   const std::size_t count = shape.samples;
-  sample_bytes = shape.sample_bytes;
-  mask_bytes = shape.mask_bytes;
   classes = shape.classes;
-  const auto aligned = [](std::size_t size) { return (size + 63) / 64 * 64; };
-  const std::size_t labels_at = aligned(count * sample_bytes + kTailSlack);
+  const auto aligned = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+  const std::size_t labels_at = aligned(count * shape.sample_bytes + kTailSlack);
   const std::size_t rows_at = labels_at + aligned(count * sizeof(std::int64_t));
   const std::size_t masks_at = rows_at + aligned(count * classes * sizeof(float));
   memory = SlotBlock(from, masks_at + count * shape.mask_bytes);
@@ -302,6 +300,9 @@ std::shared_ptr<const BatchContents> BatchPool::detach(BatchContents& slot, bool
   } else {
     swap_memory(slot, *lent);
   }
+  lent->sample_bytes = slot.sample_bytes;
+  lent->mask_bytes = slot.mask_bytes;
+  lent->size = slot.size;
   lent->id = slot.id;
   lent->valid = slot.valid;
   return lent;

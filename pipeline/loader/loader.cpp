@@ -165,6 +165,7 @@ void Batch::detach() {
 const std::byte* Batch::data() const {
   return reinterpret_cast<const std::byte*>(contents_->samples);
 }
+Size Batch::size() const { return contents_->size; }
 std::size_t Batch::bytes() const {
   return static_cast<std::size_t>(count()) * contents_->sample_bytes;
 }

@@ -58,9 +58,10 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   issued_ = freed_ = announced_ = options_.first_batch;
   consumed_ = options_.first_batch;
   const auto most = static_cast<std::size_t>(max_);
+  const SampleSpec& output = stages_.transform().output();  // the largest of all epochs
   const BatchShape shape{most,
-                         stages_.transform().output().bytes(),
-                         stages_.mask_bytes(),
+                         output.bytes(),
+                         stages_.mask_bytes(output.size),
                          static_cast<std::size_t>(stages_.transform().soft_classes()),
                          options_.warps,
                          stages_.reader().info().members.size()};
@@ -69,8 +70,6 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
                                       slots_.size() + 1);
   slot_bytes_ = slots_.size() * pool_->block_bytes();
   for (Slot& slot : slots_) {
-    slot.sample_bytes = shape.sample_bytes;
-    slot.mask_bytes = shape.mask_bytes;
     slot.classes = shape.classes;
     if (!recycles) {  // what it holds is handed out again
       slot.reserve(options_.memory, shape);
@@ -79,7 +78,8 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
     }
     slot.units.reserve(most);
     if (const Annotations* annotations = stages_.reader().annotations())
-      slot.range_objects = range_lists(*annotations, most, stages_.instance_mask_bytes());
+      slot.range_objects =
+          range_lists(*annotations, most, stages_.instance_mask_bytes(output.size));
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
     // Reserve enough for all but the rare large sample, so that few buffers have to grow.
     const DatasetInfo& info = stages_.reader().info();
@@ -158,6 +158,7 @@ BatchId LoaderCore::batch_id(std::uint64_t ordinal) const {
 void LoaderCore::open_slot(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
   slot.id = batch_id(ordinal);
+  stages_.shape(slot);
   const std::int64_t count = slot.id.count;
   const bool whole = options_.workers == 0;
   slot.grain = whole ? std::max<std::int64_t>(1, count) : unit(count);

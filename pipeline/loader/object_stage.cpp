@@ -20,19 +20,18 @@ void Stages::track(std::uint64_t index, std::int64_t place, Size image, Slot& sl
   if (annotations_ == nullptr) return;
   Objects& objects = slot.range_objects[static_cast<std::size_t>(place / slot.grain)];
   drop_open(objects);  // of an attempt that failed
-  worker.tracker.track(*annotations_, tracking_, index, image, worker.trail,
-                       transform_->output().size, objects);
+  worker.tracker.track(*annotations_, tracking_, index, image, worker.trail, slot.size, objects);
   if (has_instance_masks())
     append_masks(
-        *annotations_, index, image, worker.trail, *transform_, *worker.transform, worker.instance,
-        [&] { return stopped(stop); }, objects);
+        *annotations_, index, image, worker.trail, *slot.transform, *worker.transform,
+        worker.instance, [&] { return stopped(stop); }, objects);
 }
 
 /// Fills `to` with the objects of all ranges, except those of the samples at the positions
 /// `without`.
 void Stages::join_objects(Slot& slot, std::span<const std::int64_t> without, Objects& to) const {
   to.points = annotations_->points;
-  to.mask_bytes = instance_mask_bytes();
+  to.mask_bytes = instance_mask_bytes(slot.size);
   clear(to);
   for (std::size_t unit = slot.units.size(); unit < slot.range_objects.size(); ++unit)
     clear(slot.range_objects[unit]);  // it may hold masks of a batch of more ranges

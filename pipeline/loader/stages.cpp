@@ -233,14 +233,18 @@ Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Trans
       sampler_(options, *reader_),
       memory_(options.max_bytes, static_cast<std::size_t>(std::max(1, options.workers))) {}
 
-std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
+std::byte* Stages::place_of(Slot& slot, std::int64_t place) {
   return reinterpret_cast<std::byte*>(slot.samples) +
-         static_cast<std::size_t>(place) * transform_->output().bytes();
+         static_cast<std::size_t>(place) * slot.sample_bytes;
 }
 
-std::size_t Stages::output_area() const {
-  const Size size = transform_->output().size;
-  return static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
+void Stages::shape(Slot& slot) const {
+  slot.transform = &transform_->at(slot.id.epoch);
+  const SampleSpec& output = slot.transform->output();
+  slot.size = output.size;
+  slot.sample_bytes = output.bytes();
+  slot.mask_bytes = mask_bytes(output.size);
+  for (Objects& objects : slot.range_objects) objects.mask_bytes = instance_mask_bytes(output.size);
 }
 
 Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
@@ -342,13 +346,13 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
     slot.indices[static_cast<std::size_t>(place)] = worker.indices[i];
     WholeImage image(view_of(info, sample));
     try {
-      transform_->run(key_of(slot, place, worker.indices[i]), image, place_of(slot, place),
-                      *worker.transform);
+      slot.transform->run(key_of(slot, place, worker.indices[i]), image, place_of(slot, place),
+                          *worker.transform);
     } catch (const Error&) {
       return false;
     }
   }
-  recorder.end(measure::Stage::augment, count, count * transform_->output().bytes());
+  recorder.end(measure::Stage::augment, count, count * slot.sample_bytes);
   return true;
 }
 
@@ -436,20 +440,20 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
   const SampleKey key = key_of(slot, place, index);
   std::byte* out = place_of(slot, place);
   const auto run = [&](PixelSource& image) {
-    if (!is_tracked()) return transform_->run(key, image, out, *worker.transform);
+    if (!is_tracked()) return slot.transform->run(key, image, out, *worker.transform);
     if (has_masks_) worker.mask.require_size(image.size());
-    transform_->run_tracked(key, image, out, *worker.transform, worker.trail);
+    slot.transform->run_tracked(key, image, out, *worker.transform, worker.trail);
     track(index, place, image.size(), slot, worker, stop);
     if (has_masks_) move_mask(place, slot, worker, recorder);
   };
   if (reader_->info().encoded) {
     const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;
     recorder.end(measure::Stage::decode, 0, 0);
-    const int channels = transform_->output().channels;
+    const int channels = slot.transform->output().channels;
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
     const Claim claim(memory_,
-                      sample_bytes(*reader_, pixels, channels, transform_->full_copies()) +
+                      sample_bytes(*reader_, pixels, channels, slot.transform->full_copies()) +
                           member_bytes(sample.members),
                       {slot.id.ordinal, place}, worker);
     if (!claim.granted()) return;
@@ -459,14 +463,14 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     WholeImage image(view_of(reader_->info(), sample));
     run(image);
   }
-  recorder.end(measure::Stage::augment, 1, transform_->output().bytes());
+  recorder.end(measure::Stage::augment, 1, slot.sample_bytes);
 }
 
 /// Moves a sample's mask, which is open, along its trail to its place in the batch.
 void Stages::move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder& recorder) const {
   Unpacking mask(worker.mask, recorder);
-  std::uint8_t* const out = slot.masks.data() + static_cast<std::size_t>(place) * mask_bytes();
-  transform_->move_mask(worker.trail, mask, options_.targets.mask_fill, out, *worker.transform);
+  std::uint8_t* const out = slot.masks.data() + static_cast<std::size_t>(place) * slot.mask_bytes;
+  slot.transform->move_mask(worker.trail, mask, options_.targets.mask_fill, out, *worker.transform);
 }
 
 void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error) {
@@ -523,16 +527,15 @@ void Stages::mix(Slot& slot, Worker& worker) const {
     for (std::size_t place = 0; place < count; ++place)
       if (is_there(place)) rows[place * classes + static_cast<std::size_t>(slot.labels[place])] = 1;
   }
-  const Size size = transform_->output().size;
-  ObjectMixer mixer(size, worker.mixed, worker.instance);
+  ObjectMixer mixer(slot.size, worker.mixed, worker.instance);
   if (annotations_ != nullptr) join_objects(slot, {}, worker.mixed[0]);
-  transform_->mix(
+  slot.transform->mix(
       {options_.seed, slot.id.epoch, slot.id.first},
       {place_of(slot, 0), rows, count, slot.failed, has_masks_ ? slot.masks.data() : nullptr,
        annotations_ != nullptr ? &mixer : nullptr},
       *worker.transform);
   if (annotations_ != nullptr)
-    hand_out(worker.mixed[0], options_.targets, size, slot.failed, slot.objects);
+    hand_out(worker.mixed[0], options_.targets, slot.size, slot.failed, slot.objects);
 }
 
 void Stages::finish(Slot& slot, Worker& worker) const {
@@ -544,7 +547,7 @@ void Stages::finish(Slot& slot, Worker& worker) const {
   else if (annotations_ != nullptr)
     join_objects(slot, slot.failed, slot.objects);
   if (slot.failed.empty()) return;
-  const std::size_t bytes = transform_->output().bytes();
+  const std::size_t bytes = slot.sample_bytes;
   std::uint8_t* memory = slot.samples;
   std::size_t kept = 0;
   std::size_t next_failed = 0;
@@ -557,8 +560,8 @@ void Stages::finish(Slot& slot, Worker& worker) const {
     if (kept != place) {
       std::memcpy(memory + kept * bytes, memory + place * bytes, bytes);
       if (has_masks_)
-        std::memcpy(&slot.masks[kept * mask_bytes()], &slot.masks[place * mask_bytes()],
-                    mask_bytes());
+        std::memcpy(&slot.masks[kept * slot.mask_bytes], &slot.masks[place * slot.mask_bytes],
+                    slot.mask_bytes);
       slot.members.move(place, kept);
       slot.labels[kept] = slot.labels[place];
       slot.indices[kept] = slot.indices[place];

@@ -90,6 +90,8 @@ class Stages {
   Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
          const LoaderOptions& options);
 
+  /// Chooses the transform of a batch by its epoch, and sets the size of its samples.
+  void shape(Slot& slot) const;
   /// Reads the sample of one position of a batch, or stores why it cannot be read. I/O threads call
   /// it ahead of work().
   void fetch(Slot& slot, std::int64_t place, Reading& reading, const std::atomic<bool>& stop) const;
@@ -108,10 +110,12 @@ class Stages {
   const Reader& reader() const { return *reader_; }
   const Transform& transform() const { return *transform_; }
   const Sampler& sampler() const { return sampler_; }
-  /// Returns the size of a sample's mask in bytes, or 0 if the data set has no masks.
-  std::size_t mask_bytes() const { return has_masks_ ? output_area() : 0; }
+  /// Returns the size of a mask of `size` in bytes, or 0 if the data set has no masks.
+  std::size_t mask_bytes(Size size) const { return has_masks_ ? area_of(size) : 0; }
   /// Returns the size of an object's mask in bytes, or 0 if objects have none.
-  std::size_t instance_mask_bytes() const { return has_instance_masks() ? output_area() : 0; }
+  std::size_t instance_mask_bytes(Size size) const {
+    return has_instance_masks() ? area_of(size) : 0;
+  }
   std::uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
   /// Returns the measured time per sample in ns, or 0 before the first range has ended.
   std::int64_t cost_ns() const { return cost_.load(std::memory_order_relaxed); }
@@ -150,8 +154,10 @@ class Stages {
   bool is_tracked() const { return options_.warps || annotations_ != nullptr || has_masks_; }
   bool mixes() const { return transform_->group() != 1; }
   bool has_instance_masks() const { return annotations_ != nullptr && annotations_->has_outlines; }
-  std::size_t output_area() const;
-  std::byte* place_of(Slot& slot, std::int64_t place) const;
+  static std::size_t area_of(Size size) {
+    return static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
+  }
+  static std::byte* place_of(Slot& slot, std::int64_t place);
   SampleKey key_of(const Slot& slot, std::int64_t place, std::uint64_t index) const {
     return sampler_.key(slot.id.epoch, slot.id.first + static_cast<std::uint64_t>(place), index);
   }

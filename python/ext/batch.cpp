@@ -46,8 +46,8 @@ nb::object array(nb::handle self, const std::shared_ptr<OwnBatch>& own, const vo
                     : tensor(data, shape, type, own);
 }
 
-Shape shape_of(const SampleSpec& spec, std::int64_t count) {
-  const std::int64_t height = spec.size.height, width = spec.size.width, channels = spec.channels;
+Shape shape_of(const SampleSpec& spec, Size size, std::int64_t count) {
+  const std::int64_t height = size.height, width = size.width, channels = spec.channels;
   if (spec.layout == Layout::hwc) return {count, height, width, channels};
   return {count, channels, height, width};
 }
@@ -58,7 +58,8 @@ nb::object images_and_labels(nb::handle type, nb::handle self) {
   const Batch& batch = own->batch;
   const SampleSpec& spec = own->source->output;
   const std::int64_t count = batch.count();
-  nb::object images = array(self, own, batch.data(), shape_of(spec, count), type_of(spec.dtype));
+  nb::object images =
+      array(self, own, batch.data(), shape_of(spec, batch.size(), count), type_of(spec.dtype));
   nb::object labels =
       batch.classes() > 0
           ? array(self, own, batch.probabilities(), {count, batch.classes()}, nb::dtype<float>())
@@ -112,18 +113,17 @@ nb::object objects(nb::handle self) {
       array(self, own, all.weights.data(), {count}, nb::dtype<float>()),
       points == 0 ? nb::object(nb::none())
                   : array(self, own, all.key_points.data(), {count, points, 3}, nb::dtype<float>()),
-      annotations->has_outlines
-          ? array(self, own, all.masks.data(),
-                  {count, own->source->output.size.height, own->source->output.size.width},
-                  nb::dtype<std::uint8_t>())
-          : nb::object(nb::none()));
+      annotations->has_outlines ? array(self, own, all.masks.data(),
+                                        {count, own->batch.size().height, own->batch.size().width},
+                                        nb::dtype<std::uint8_t>())
+                                : nb::object(nb::none()));
 }
 
 /// Returns the masks, count x height x width; None if the data set has none.
 nb::object masks(nb::handle self) {
   const std::shared_ptr<OwnBatch>& own = self_of(self);
   if (!own->source->reader->info().masks) return nb::none();
-  const Size size = own->source->output.size;
+  const Size size = own->batch.size();
   return array(self, own, own->batch.masks().data(), {own->batch.count(), size.height, size.width},
                nb::dtype<std::uint8_t>());
 }

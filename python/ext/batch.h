@@ -19,7 +19,7 @@ namespace millrace::python {
 /// The reader and what its samples become; batches share it. The reader keeps its own stop flag.
 struct Source {
   std::shared_ptr<const Reader> reader;
-  SampleSpec output;
+  SampleSpec output;   ///< with the largest size of all epochs
   bool mixes = false;  ///< an op mixes samples, so that targets of one would be wrong
   std::shared_ptr<Interrupts> interrupts;  ///< end waits for a server; null if there is none
 

@@ -50,16 +50,18 @@ bool matters(std::string_view key) {
   constexpr std::string_view kAll[] = {
       "seed",           "resample",         "data.split",      "decode.scale",    "loader.mode",
       "loader.shuffle", "loader.drop_last", "loader.on_error", "data.max_pixels", "model.classes"};
-  return key.starts_with("output.") ||
+  return (key.starts_with("output.") && key != "output.sizes" && key != "output.milestones") ||
          std::find(std::begin(kAll), std::end(kAll), key) != std::end(kAll);
 }
 
-/// Returns whether a key says how samples are drawn, or which of their objects are handed out. Keys
+/// Returns whether a key says how samples are drawn, which of their objects are handed out, or
+/// which epochs have another size. Keys
 /// at their defaults are left out of an identity, so that those of older versions hold; weights are
 /// identified by their values.
 bool changes_samples(const Param& key) {
   return (key.name.starts_with("sampler.") && key.name != "sampler.weights") ||
-         key.name.starts_with("targets.");
+         key.name.starts_with("targets.") || key.name == "output.sizes" ||
+         key.name == "output.milestones";
 }
 
 /// Counts the forks behind this process. It is read for every batch, and getpid() is a system call.
@@ -158,7 +160,7 @@ void Engine::open(int world) {
       std::make_shared<StoppableReader>(StoppableReader{interrupts_, open_reader()});
   const std::lock_guard lock(registry_lock());
   std::shared_ptr<const Reader> reader(opened, opened->reader.get());
-  plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader);
+  plan_ = augment::make_training_plan(recipe_, *reader);
   augment::require_divisible(recipe_, world);
   source_ = std::make_shared<Source>(Source{std::move(reader), plan_->output(), plan_->group() != 1,
                                             remote_ ? interrupts_ : nullptr});

@@ -29,9 +29,10 @@ pipeline::Slice whole(const Batch& batch) { return {0, batch.count()}; }
 
 namespace {
 
-/// Returns the bytes of one sample. Throws UsageError if the batch has others.
-std::int64_t sample_bytes(const Batch& batch, const InputForm& form) {
-  const SampleSpec& sample = form.sample;
+/// Returns the form of a batch's samples. Throws UsageError if the model takes others.
+SampleSpec sample_of(const Batch& batch, const InputForm& form) {
+  SampleSpec sample = form.sample;
+  if (form.any_size) sample.size = batch.size();
   const auto bytes = static_cast<std::int64_t>(sample.bytes());
   if (static_cast<std::int64_t>(batch.bytes()) != batch.count() * bytes)
     throw UsageError(
@@ -41,7 +42,7 @@ std::int64_t sample_bytes(const Batch& batch, const InputForm& form) {
             " bytes, the batch has " + std::to_string(batch.bytes()) + " bytes for " +
             std::to_string(batch.count()) + " samples",
         "training and evaluation must end in the same size");
-  return bytes;
+  return sample;
 }
 
 torch::ScalarType element_of(const InputForm& form) {
@@ -50,14 +51,15 @@ torch::ScalarType element_of(const InputForm& form) {
 
 /// Returns `count` samples at the beginning of `elements` as N x channels x height x width, with
 /// the strides of their layout.
-torch::Tensor as_images(const torch::Tensor& elements, std::int64_t count, const InputForm& form) {
-  const std::int64_t channels = form.sample.channels;
-  const std::int64_t height = form.sample.size.height;
-  const std::int64_t width = form.sample.size.width;
-  if (channels > 1 && form.sample.layout == Layout::hwc)
+torch::Tensor as_images(const torch::Tensor& elements, std::int64_t count, const SampleSpec& sample,
+                        bool channels_last) {
+  const std::int64_t channels = sample.channels;
+  const std::int64_t height = sample.size.height;
+  const std::int64_t width = sample.size.width;
+  if (channels > 1 && sample.layout == Layout::hwc)
     return elements.view({count, height, width, channels}).permute({0, 3, 1, 2});
   torch::Tensor planes = elements.view({count, channels, height, width});
-  if (channels != 1 || !form.channels_last) return planes;
+  if (channels != 1 || !channels_last) return planes;
   // A single plane is both planes and pixels. Strides that say so keep the first pooling fast; they
   // also make a convolution choose channels_last, whatever the weights' format.
   return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
@@ -75,11 +77,12 @@ const std::byte* bytes_of(const void* memory) { return static_cast<const std::by
 }  // namespace
 
 torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const InputForm& form) {
-  const std::int64_t bytes = sample_bytes(batch, form);
+  const SampleSpec sample = sample_of(batch, form);
+  const auto bytes = static_cast<std::int64_t>(sample.bytes());
   auto* const pixels = const_cast<std::byte*>(batch.data() + slice.first * bytes);
-  const auto elements = static_cast<std::int64_t>(form.sample.elements());
+  const auto elements = static_cast<std::int64_t>(sample.elements());
   return as_images(torch::from_blob(pixels, {slice.count * elements}, element_of(form)),
-                   slice.count, form);
+                   slice.count, sample, form.channels_last);
 }
 
 torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice) {
@@ -102,14 +105,16 @@ torch::Tensor block_of(const Batch& batch) {
 
 Samples samples_in(const torch::Tensor& block, const Batch& batch, const InputForm& form) {
   const std::int64_t count = batch.count();
-  const torch::Tensor pixels = block.narrow(0, 0, count * sample_bytes(batch, form));
+  const SampleSpec sample = sample_of(batch, form);
+  const torch::Tensor pixels =
+      block.narrow(0, 0, count * static_cast<std::int64_t>(sample.bytes()));
   const bool labelled = batch.classes() == 0;
   const std::byte* const targets =
       labelled ? bytes_of(batch.labels()) : bytes_of(batch.probabilities());
   const std::int64_t begin = targets - batch.data();
   const torch::Tensor rows =
       block.narrow(0, begin, block.numel() - begin).view(labelled ? torch::kLong : torch::kFloat);
-  return {as_images(pixels.view(element_of(form)), count, form),
+  return {as_images(pixels.view(element_of(form)), count, sample, form.channels_last),
           labelled ? rows : rows.view({count, batch.classes()})};
 }
 

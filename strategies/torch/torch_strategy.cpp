@@ -1,10 +1,12 @@
 // Makes the model and all around it, and sends batches to it.
 #include "strategies/torch/torch_strategy.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "augment/plan/choices.h"
 #include "millrace/error.h"
+#include "models/descriptions.h"
 #include "models/registry.h"
 #include "models/weights.h"
 #include "strategies/torch/device.h"
@@ -20,6 +22,29 @@ NamedTensors trainable(const torch::nn::Module& model) {
   return named;
 }
 
+/// Throws UsageError if a model whose samples have several sizes takes one only.
+void check_sizes(const Recipe& recipe) {
+  if (recipe.numbers("output.sizes").size() < 2) return;
+  const std::string& name = recipe.text("model.name");
+  if (const ModelDescription* model = describe_model(name);
+      model != nullptr && model->sequential() != nullptr)
+    throw UsageError(
+        "output.sizes with model.name=" + name + ": its first linear layer takes one size",
+        "choose a model that ends in a global pooling, as resnet18, or leave output.sizes out");
+  if (recipe.text("train.cuda_graphs") != "off")
+    throw UsageError("output.sizes with train.cuda_graphs=" + recipe.text("train.cuda_graphs") +
+                         ": a graph has one size",
+                     "set train.cuda_graphs=off");
+}
+
+/// Returns the smallest size that the model is given.
+Size least_size(const StrategyOptions& options) {
+  const std::vector<double>& sizes = options.recipe.numbers("output.sizes");
+  if (sizes.empty()) return options.sample.size;
+  const auto side = static_cast<int>(*std::min_element(sizes.begin(), sizes.end()));
+  return {side, side};
+}
+
 /// Returns the options. Throws UsageError if they contradict each other.
 const StrategyOptions& checked(const StrategyOptions& options) {
   const Recipe& recipe = options.recipe;
@@ -29,6 +54,7 @@ const StrategyOptions& checked(const StrategyOptions& options) {
     throw UsageError("model.name=" + recipe.text("model.name") + " takes f32, the batches are " +
                          std::string(name_of(sample.dtype)),
                      "set output.dtype=f32; output.normalize=device sends u8 and makes f32 of it");
+  check_sizes(recipe);
   const std::string& channels_last = recipe.text("train.channels_last");
   if (channels_last == "on" && ops_of(recipe) == ModelOps::native)
     throw UsageError(
@@ -55,7 +81,9 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
       inflight_(inflight_of(options.recipe)),
       cuda_(load_cuda(options)),
       device_(millrace::train::torch_device(options.device)),
-      form_{options.recipe.text("model.name"), options.sample},
+      form_{.model = options.recipe.text("model.name"),
+            .sample = options.sample,
+            .any_size = options.recipe.numbers("output.sizes").size() > 1},
       model_([&] {
         const Recipe& recipe = options_.recipe;
         if (device_.is_cpu())
@@ -87,7 +115,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
 
 std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) {
   const SampleSpec& sample = options_.sample;
-  auto model = make_model(form_.model, {sample.channels, sample.size, options_.classes},
+  auto model = make_model(form_.model, {sample.channels, least_size(options_), options_.classes},
                           model_options(options_.recipe));
   form_.channels_last = wants_channels_last(options_, device, *model);
   model->to(device);

@@ -1,8 +1,10 @@
 // Tests how masks follow the pixels of their images, through the loader.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "millrace/error.h"
 #include "tests/pipeline/allocations.h"
@@ -201,19 +203,55 @@ TEST(Masks, DoNotDependOnWorkersGrainRanksOrTheFirstBatch) {
   EXPECT_TRUE(std::equal(rest.begin(), rest.end(), expected.end() - std::ssize(rest)));
 }
 
+std::shared_ptr<const augment::Plan> cropped_to(const Reader& reader, int side) {
+  return plan_for(reader, {fmt::format("random_resized_crop{{size={}}}", side), "hflip"});
+}
+
+/// Returns a plan whose samples have 64 pixels a side in even epochs, and 40 in odd ones.
+std::shared_ptr<const augment::Plan> resized_each_epoch(const Reader& reader,
+                                                        std::uint32_t epochs) {
+  const auto plan = std::const_pointer_cast<augment::Plan>(cropped_to(reader, 64));
+  for (std::uint32_t epoch = 0; epoch < epochs; ++epoch)
+    plan->add_stage(epoch, cropped_to(reader, epoch % 2 == 0 ? 64 : 40));
+  return plan;
+}
+
 TEST(Masks, NothingIsAllocatedPerSample) {
   if (!counts_allocations()) GTEST_SKIP() << "sanitizers bring their own allocator";
   const auto reader = masked_images(400);
-  for (const int workers : {0, 2}) {
+  for (const auto& plan : {cropped_to(*reader, 64), resized_each_epoch(*reader, 20)})
+    for (const int workers : {0, 2}) {
+      LoaderOptions options;
+      options.workers = workers;
+      options.batch = 40;
+      options.epochs = 20;
+      Loader loader(reader, plan, options);
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(loader.next());
+      const std::uint64_t before = allocations();
+      for (int i = 0; i < 60; ++i) ASSERT_TRUE(loader.next());
+      EXPECT_LT(allocations() - before, 120u) << workers << " workers, 2400 samples";
+    }
+}
+
+TEST(Masks, HaveTheSizeOfTheirEpoch) {
+  const auto reader = masked_images(20);
+  for (const int workers : {0, 3}) {
     LoaderOptions options;
     options.workers = workers;
-    options.batch = 40;
-    options.epochs = 20;
-    Loader loader(reader, plan_for(*reader, {"random_resized_crop{size=64}", "hflip"}), options);
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(loader.next());
-    const std::uint64_t before = allocations();
-    for (int i = 0; i < 60; ++i) ASSERT_TRUE(loader.next());
-    EXPECT_LT(allocations() - before, 120u) << workers << " workers, 2400 samples";
+    options.batch = 8;
+    options.epochs = 4;
+    Loader resized(reader, resized_each_epoch(*reader, 4), options);
+    Loader fixed[] = {{reader, cropped_to(*reader, 64), options},
+                      {reader, cropped_to(*reader, 40), options}};
+    for (std::uint32_t i = 0; i < 12; ++i) {
+      const Batch batch = resized.next();
+      const Batch both[] = {fixed[0].next(), fixed[1].next()};
+      const Batch& expected = both[i / 3 % 2];
+      ASSERT_EQ(batch.size(), expected.size());
+      ASSERT_EQ(batch.bytes(), expected.bytes());
+      EXPECT_EQ(std::memcmp(batch.data(), expected.data(), batch.bytes()), 0) << i;
+      EXPECT_TRUE(std::ranges::equal(batch.masks(), expected.masks())) << i;
+    }
   }
 }
 

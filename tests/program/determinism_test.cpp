@@ -80,6 +80,17 @@ TEST_F(Determinism, SamplersDependOnNothingThatIsAboutSpeed) {
   EXPECT_EQ(hash({"sampler.kind=sequential"}), hash({"loader.shuffle=none"}));
 }
 
+TEST_F(Determinism, SizesOfEpochsDependOnNothingThatIsAboutSpeed) {
+  const Arguments crop{"augment+=random_resized_crop{size=20}"};
+  const Arguments sizes = crop + Arguments{"output.sizes=[12,20,16]", "output.milestones=[1,3]"};
+  const std::string first = hash(sizes + Arguments{"bench.epochs=4", "loader.workers=0"});
+  EXPECT_EQ(first, hash(sizes + Arguments{"bench.epochs=4", "loader.workers=3", "loader.grain=5",
+                                          "loader.prefetch=9"}));
+  EXPECT_NE(first, hash(crop + Arguments{"bench.epochs=4"}));
+  const std::string one = hash(crop + Arguments{"augment.random_resized_crop.size=12"});
+  EXPECT_EQ(hash(sizes), one);
+}
+
 TEST_F(Determinism, HashDependsOnWhatTheBatchesHold) {
   std::set<std::string> hashes{hash({})};
   for (const Arguments& more : std::vector<Arguments>{{"seed=1"},
@@ -118,6 +129,29 @@ TEST_F(Determinism, TrainingAModelSeesThemToo) {
                         "--run",           in("run").string()};
   ASSERT_TRUE(succeeded(run(train)));
   EXPECT_EQ(summary("run")["batch_hash"], hash({"bench.epochs=2"}));
+}
+
+TEST_F(Determinism, TrainingAModelSeesTheSizesOfEpochs) {
+  MILLRACE_NEEDS_TORCH();
+  const Arguments sizes{"augment+=random_resized_crop{size=20}", "output.sizes=[12,20]",
+                        "output.milestones=[1]"};
+  const auto train = [&](const std::string& model, const char* side) {
+    return Arguments{"train",
+                     "mnist-lenet",
+                     "data.path=" + data(),
+                     "model.name=" + model,
+                     "loader.batch=32",
+                     "train.epochs=2",
+                     "--hash",
+                     fmt::format("eval.augment+=resize{{size=[{0},{0}]}}", side)} +
+           sizes;
+  };
+  ASSERT_TRUE(succeeded(run(train("resnet18", "20") + Arguments{"--run", in("run").string()})));
+  EXPECT_EQ(summary("run")["batch_hash"], hash(sizes + Arguments{"bench.epochs=2"}));
+  EXPECT_TRUE(refused(run(train("lenet5", "20")), 2, {"output.sizes with model.name=lenet5"}));
+  EXPECT_TRUE(refused(run(train("resnet18", "12")), 2, {"training sees samples of 20x20"}));
+  EXPECT_TRUE(refused(run(Arguments{"profile", "mnist-lenet", "data.path=" + data()} + sizes), 2,
+                      {"output.sizes changes within the run"}));
 }
 
 TEST_F(Determinism, DumpInOrderIsTheFilesOwnBytes) {

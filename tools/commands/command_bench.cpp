@@ -65,7 +65,7 @@ Pipeline open_pipeline(const BenchArguments& arguments) {
         "use it with millrace train, to measure the device");
   check_length(arguments, recipe);
   auto reader = open_data(recipe, recipe.text("data.split"));
-  auto plan = augment::make_plan(recipe, recipe.augment(), *reader);
+  auto plan = augment::make_training_plan(recipe, *reader);
   LoaderOptions options = pipeline::loader_options(recipe, pipeline::emulated_storage(recipe),
                                                    static_cast<int>(recipe.integer("bench.rank")),
                                                    static_cast<int>(recipe.integer("bench.world")));

@@ -101,6 +101,9 @@ class Profile {
     if (pipeline::has_auto_workers(recipe_))
       throw UsageError("profile: loader.workers=auto changes within the run",
                        "give a number; the profile's advice names the smallest sufficient one");
+    if (recipe_.numbers("output.sizes").size() > 1)
+      throw UsageError("profile: output.sizes changes within the run",
+                       "profile one size after the other: output.sizes=[192] output.milestones=[]");
     if (train::strategy_of(recipe_) != train::StrategyKind::single)
       throw UsageError("profile: the model covers one device only, train.strategy=single",
                        "leave train.strategy out; the table includes predictions for N ranks");

@@ -196,7 +196,7 @@ class TrainCommand {
     reader_ = open_data(recipe_, recipe_.text("data.split"), /*classes=*/0, stops_at());
     check_labels(*reader_);
     if (resume_) check_archives(arguments_.run, reader_->info(), !is_ddp(recipe_));
-    plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader_);
+    plan_ = augment::make_training_plan(recipe_, *reader_);
     options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank_.rank,
                                         rank_.world);
     options_.epochs = static_cast<std::uint64_t>(recipe_.integer("train.epochs"));

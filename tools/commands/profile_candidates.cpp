@@ -110,7 +110,7 @@ void CandidateList::list_packings(std::vector<study::Packing> ways, bool given, 
     return;
   }
   if (!given) {
-    const Size size = augment::make_plan(recipe_, recipe_.augment(), *reader_)->output().size;
+    const Size size = augment::make_training_plan(recipe_, *reader_)->output().size;
     for (const study::Packing& way : study::list_packings(std::min(size.width, size.height)))
       if (std::none_of(ways.begin(), ways.end(),
                        [&](const study::Packing& one) { return one.text() == way.text(); }))

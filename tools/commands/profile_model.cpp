@@ -60,7 +60,7 @@ double range_of(const std::vector<double>& values) {
 
 LoaderProbe::LoaderProbe(const Recipe& recipe, std::shared_ptr<const Reader> reader)
     : reader_(std::move(reader)),
-      transform_(augment::make_plan(recipe, recipe.augment(), *reader_)),
+      transform_(augment::make_training_plan(recipe, *reader_)),
       options_(pipeline::loader_options(recipe, nullptr)) {
   check_batch(options_, *reader_);
   options_.io_threads = 0;

@@ -54,6 +54,18 @@ class SamplePixels final : public PixelSource {
   std::optional<ImageView> raw_;
 };
 
+namespace {
+
+/// Compiles the chain of evaluation, or that of an epoch of training.
+std::shared_ptr<const augment::Plan> plan_of(const Recipe& recipe, std::uint32_t epoch, bool eval,
+                                             const Reader& reader) {
+  if (eval) return augment::make_plan(recipe, recipe.eval_augment(), reader);
+  const auto plan = augment::make_training_plan(recipe, reader);
+  return {plan, &plan->at(epoch)};
+}
+
+}  // namespace
+
 // Runs single samples through a recipe's plan.
 
 Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
@@ -63,8 +75,7 @@ Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
       options_(eval ? pipeline::eval_loader_options(recipe_, *reader_, nullptr)
                     : pipeline::loader_options(recipe_, nullptr)),
       sampler_(options_, *reader_),
-      plan_(
-          augment::make_plan(recipe_, eval ? recipe_.eval_augment() : recipe_.augment(), *reader_)),
+      plan_(plan_of(recipe_, epoch, eval, *reader_)),
       scratch_(plan_->make_scratch()) {
   options_.targets.format = BoxFormat::xyxy;
   options_.targets.relative = false;
