@@ -43,7 +43,7 @@ const Augmentation kCopyPaste = kAugmentation<CopyPaste>;
 
 namespace {
 
-const Pasting kRegistered(kCopyPaste.unit, &CopyPaste::pick);
+const Pasting kRegisteredPicker(kCopyPaste.unit, &CopyPaste::pick);
 
 }  // namespace
 
