@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kMaxMemberBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMaxGroupBytes = std::uint64_t{256} << 20;
 
 /// Parses data.members, as "txt,json", to names in lower case. Throws UsageError.
-std::vector<std::string> parse_members(const std::string& text);
+MILLRACE_PRIVATE_API std::vector<std::string> parse_members(const std::string& text);
 
 /// Bytes around the first one of an image among which its sample's other members lie: from the end
 /// of the image before to the headers of the next. Numbers that are too large are kTooLong.

@@ -1,6 +1,9 @@
 // Tests `data pack`: its output reads back as its input, in the same bytes every time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "millrace/error.h"
 #include "millrace/limits.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"
@@ -201,6 +204,41 @@ TEST(Pack, LargeImagesAreResizedAndSmallOnesKept) {
   options.shrink.short_side = 100;
   options.force = true;
   expect_data_error({"dog/4.jpg"}, [&] { tools::pack(options); });
+}
+
+TEST(Pack, KeepsTheMembersThatItIsAskedFor) {
+  const TempFolder folder;
+  test::TarBuilder tar;
+  for (int i = 0; i < 6; ++i) {
+    const std::string key = (i % 2 == 0 ? "cat/" : "ant/") + std::to_string(i);
+    tar.add(key + ".json", R"({"number": )" + std::to_string(i) + "}");
+    tar.add(key + ".jpg", picture(i)).add(key + ".SEG.png", picture(1)).add(key + ".more", "left");
+    if (i != 3) tar.add(key + ".txt", std::string(static_cast<std::size_t>(100 * i), 'x'));
+  }
+  folder.write("src/set.tar", tar.end());
+  tools::PackOptions options = options_of(folder, 2);
+  options.members = {"txt", "json", "seg.png"};
+  tools::pack(options);
+  DataOptions source{"tar", options.source}, packed{"tar", options.target};
+  source.members = packed.members = options.members;
+  const auto before = open_reader(source), after = open_reader(packed);
+  expect_same_samples(*before, *after);
+  EXPECT_EQ(after->info().classes, (std::vector<std::string>{"ant", "cat"}));
+  Buffer one, two;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    const Sample a = before->read(i, one), b = after->read(i, two);
+    for (std::size_t name = 0; name < 3; ++name) {
+      ASSERT_EQ(a.members[name].has_value(), b.members[name].has_value()) << i;
+      EXPECT_TRUE(!a.members[name] || std::ranges::equal(*a.members[name], *b.members[name]));
+    }
+  }
+  options.force = true;
+  options.members = {"cls"};
+  EXPECT_THROW(tools::pack(options), UsageError);
+  options.source = folder.path("photos");
+  folder.write("photos/a/1.jpg", picture(1));
+  options.members = {"txt"};
+  EXPECT_THROW(tools::pack(options), UsageError);
 }
 
 TEST(Pack, SizeDecidesTheNumberOfShards) {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "pipeline/readers/listing.h"
+#include "pipeline/readers/tar_members.h"
 #include "pipeline/remote/sha256.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
@@ -438,15 +439,19 @@ void add_pack(CLI::App& data, Command& chosen) {
   command->add_option("--shard-size", *megabytes, "largest size of an archive in MB (1000)")
       ->check(CLI::PositiveNumber)
       ->excludes(shards);
+  auto members = std::make_shared<std::string>();
+  command->add_option("--members", *members,
+                      "other members of an archive's samples to keep, as txt,json (data.members)");
   const CLI::Option* quality = add_shrink(*command, options->shrink);
   command->add_flag("--force", options->force, "overwrite existing archives");
   command->footer("Example:\n  millrace data pack data/photos data/photos-tar --shard-size 256");
   add_common(*command);
   const std::function<void()> load_plugins = add_plugin_paths(*command);
-  command->callback([options, megabytes, quality, load_plugins, &chosen] {
+  command->callback([options, megabytes, members, quality, load_plugins, &chosen] {
     options->shard_bytes = static_cast<std::uint64_t>(*megabytes * 1e6);
     const bool has_quality = quality->count() > 0;
-    chosen = [options, has_quality, load_plugins](const ProgramStart&) {
+    chosen = [options, members, has_quality, load_plugins](const ProgramStart&) {
+      options->members = pipeline::parse_members(*members);
       if (has_quality && options->shrink.raw)
         throw UsageError("--quality with --format raw", "pixels are stored without a loss");
       if (has_quality && !options->shrink.resizes())

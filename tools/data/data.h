@@ -236,12 +236,13 @@ struct PackOptions {
   /// ends in .tar, with {000..003} for several, which receives `split` alone.
   std::string target;
   std::string split = "train";
-  std::uint64_t shards = 0;       ///< number per split; 0: by size
-  std::uint64_t shard_bytes = 0;  ///< most bytes per shard; 0: 1 GB
-  bool force = false;             ///< overwrite existing files
-  std::uint64_t most = 0;         ///< most samples per split, spread evenly; 0: all
-  ShrinkOptions shrink;           ///< converts images
-  Progress progress;              ///< counts samples written and read back; may throw to abort
+  std::uint64_t shards = 0;          ///< number per split; 0: by size
+  std::uint64_t shard_bytes = 0;     ///< most bytes per shard; 0: 1 GB
+  bool force = false;                ///< overwrite existing files
+  std::uint64_t most = 0;            ///< most samples per split, spread evenly; 0: all
+  ShrinkOptions shrink;              ///< converts images
+  std::vector<std::string> members;  ///< of the source's archives that are kept (DataOptions)
+  Progress progress;                 ///< counts samples written and read back; may throw to abort
   /// Called now and then, from any thread, while the indexes are written and the archives are in
   /// place already. May throw to abort; may be empty.
   std::function<void()> indexing;

@@ -66,6 +66,7 @@ std::unique_ptr<Reader> open_source(const PackOptions& options, const std::strin
   data.reader = options.reader.empty() ? detect_reader(options.source) : options.reader;
   data.path = options.source;
   data.split = split;
+  data.members = options.members;
   auto reader = open_reader(data);
   if (!reader->info().encoded)
     throw UsageError(
@@ -92,6 +93,12 @@ class Contents {
     sum_.add(static_cast<std::uint64_t>(sample.label));
     sum_.add(sample.bytes.size());
     sum_.add(sample.bytes);
+    for (const Member& member : sample.members) {
+      sum_.add(std::uint64_t{member.has_value()});
+      if (!member) continue;
+      sum_.add(member->size());
+      sum_.add(*member);
+    }
   }
   std::uint64_t value() const { return sum_.value(); }
 
@@ -107,6 +114,8 @@ class Packer {
     if (folder_.empty()) folder_ = ".";
     if (options.target.empty())
       throw UsageError("no target given", "name one: millrace data pack SRC DIR");
+    if (std::ranges::count(options.members, "cls") > 0)
+      throw UsageError("--members cls: pack writes a .cls for each sample itself", "leave it out");
     plan();
     check_target();
   }
@@ -238,15 +247,16 @@ class Packer {
       loaded = images.size();
       for (const Image& image : images) {
         const std::uint64_t index = first + static_cast<std::uint64_t>(&image - images.data());
-        const std::uint64_t size =
-            TarWriter::member_size(image.bytes.size()) + TarWriter::member_size(1);
+        std::uint64_t size = TarWriter::member_size(image.bytes.size()) + TarWriter::member_size(1);
+        for (const Member& member : image.members)
+          if (member) size += TarWriter::member_size(member->size());
         if (!archive || (by_size ? archive->size() + size > most : index == job.starts[shard])) {
           if (archive) archive->finish();
           if (by_size) job.names.push_back(name_of(job, shard));
           archive.emplace(staging.path(job.names[shard++]));
         }
         add(*archive, job, index, image);
-        contents.add({image.bytes, image.label});
+        contents.add({.bytes = image.bytes, .label = image.label, .members = image.members});
         step();
       }
     }
@@ -258,7 +268,23 @@ class Packer {
   struct Image {
     std::vector<std::uint8_t> bytes;
     std::int64_t label = 0;
+    std::vector<std::uint8_t> member_bytes;
+    std::vector<Member> members;  ///< in member_bytes
   };
+
+  /// Copies a sample's members.
+  static void keep_members(const Sample& sample, Image& image) {
+    std::size_t size = 0;
+    for (const Member& member : sample.members) size += member ? member->size() : 0;
+    image.member_bytes.reserve(size);  // views into it are kept
+    for (const Member& member : sample.members) {
+      image.members.emplace_back();
+      if (!member) continue;
+      const std::size_t at = image.member_bytes.size();
+      image.member_bytes.insert(image.member_bytes.end(), member->begin(), member->end());
+      image.members.back() = std::span(image.member_bytes).subspan(at);
+    }
+  }
 
   /// Reads samples, and converts them on all cores. Returns the first ones only if they are large.
   std::vector<Image> load(const Job& job, std::uint64_t first, std::uint64_t count) const {
@@ -273,11 +299,12 @@ class Packer {
       for (std::uint64_t i = begin; i < end; ++i) try {
           const Sample sample = source.read(source_index(job, first + i), scratch);
           images[i].label = sample.label;
+          keep_members(sample, images[i]);
           if (options_.shrink.wanted())
             images[i].bytes = shrinker.run(sample.bytes);
           else
             images[i].bytes.assign(sample.bytes.begin(), sample.bytes.end());
-          bytes += images[i].bytes.size();
+          bytes += images[i].bytes.size() + images[i].member_bytes.size();
           loaded[i] = 1;
         } catch (const DataError& error) {
           throw DataError(source.name(source_index(job, first + i)) + ": " + error.what(),
@@ -301,7 +328,7 @@ class Packer {
     return job.count == all ? index : index * all / job.count;
   }
 
-  static void add(TarWriter& archive, const Job& job, std::uint64_t index, const Image& image) {
+  void add(TarWriter& archive, const Job& job, std::uint64_t index, const Image& image) const {
     const std::string ending = pipeline::image_ending(image.bytes);
     if (ending.empty())
       throw DataError(
@@ -312,6 +339,9 @@ class Packer {
     const std::string label = std::to_string(image.label);
     archive.add(fmt::format("{:09}.cls", index),
                 {reinterpret_cast<const std::uint8_t*>(label.data()), label.size()});
+    for (std::size_t name = 0; name < image.members.size(); ++name)
+      if (const Member& member = image.members[name])
+        archive.add(fmt::format("{:09}.{}", index, options_.members[name]), *member);
   }
 
   void verify(const Job& job, const Staging& staging, std::uint64_t written) {
@@ -321,6 +351,7 @@ class Packer {
     data.path = staging.folder();
     data.split = job.source->info().split;
     data.index = IndexUse::off;
+    data.members = options_.members;
     const auto packed = pipeline::open_tar_files(data, files, staging.folder());
     Contents contents;
     Buffer scratch;
