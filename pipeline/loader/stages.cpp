@@ -304,7 +304,7 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
     Recorder recorder(worker, slot.units[run.unit], options_.record);
     const DatasetInfo& info = reader_->info();
     bool each = info.encoded || !info.in_place || !slot.fetched.empty() ||
-                base::mapped_faults() != 0 || is_tracked();
+                base::mapped_faults() != 0 || is_tracked() || !info.members.empty();
     if (!each) {
       const bool done = work_in_place(run, slot, worker, recorder, stop);
       // A sample failed or a file was truncated: process samples one by one to find and handle it.

@@ -19,6 +19,7 @@ class Captioned final : public Numbered {
  public:
   explicit Captioned(std::uint64_t count, bool fails = false) : Numbered(count), fails_(fails) {
     info_.members = {"txt", "number"};
+    info_.in_place = true;
     for (std::uint64_t i = 0; i < count; ++i) texts_.push_back({caption(i), std::to_string(i)});
     const auto bytes_of = [](const std::string& text) {
       return std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
