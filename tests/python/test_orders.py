@@ -189,7 +189,7 @@ def test_a_state_refuses_another_order(data):
     for other in (Seeded(99), list(range(100))):
         again = loader(data, other)
         again.load_state_dict(state)
-        with pytest.raises(mr.UsageError, match="another order for epoch 0 than the one in which the state was taken"):
+        with pytest.raises(mr.UsageError, match="another order for epoch 0 than where the state was taken"):
             next(iter(again))
     with pytest.raises(mr.UsageError, match="belongs to recipe"):
         loader(data, None).load_state_dict(state)
@@ -264,7 +264,7 @@ class Lying:
     ([1] * 40 + [640], "index 40 of epoch 0 is 640, and the data set has 640 samples"),
     ([1] * 40 + [-1], "index 40 of epoch 0 is -1"),
     ([0] * 70000 + [2**70], "index 70000 of epoch 0 is 1180591620717411303424"),
-    ([1, 2.0] * 16, "index 1 of epoch 0 is 2.0, not that of a sample"),
+    ([1, 2.0] * 16, "index 1 of epoch 0 is 2.0, and no sample's"),
     ([0, "1"] * 16, "index 1 of epoch 0 is '1'"),
     ([[0, 1], [2, 3]] * 16, r"index 0 of epoch 0 is \[0, 1\].*\n?.*the loader makes the batches"),
     (np.ones(640, bool), "index 0 of epoch 0 is True"),
@@ -291,7 +291,7 @@ class Distributed(list):
     (3, "sampler=3 is no order of samples"),
     ("shuffle", "sampler='shuffle' is no order of samples"),
     (iter([1, 2]), "can be iterated over once"),
-    (Distributed([1] * 16), "divides the samples among 4 ranks, as the loader does"),
+    (Distributed([1] * 16), "divides samples among 4 ranks, as the loader does"),
 ])
 def test_bad_samplers_are_refused_at_the_start(data, sampler, message):
     with pytest.raises(mr.UsageError, match=message):

@@ -45,12 +45,29 @@ AUGMENTATIONS = [(kind, field.name) for kind in (
     mr.RandomRotation, mr.Resize, mr.VFlip) for field in dataclasses.fields(kind)]
 CROP = mr.CenterCrop(8)
 LOADER = make()
+ORDERED = make(sampler=range(64))
+next(iter(ORDERED))
+ORDERED_STATE = ORDERED.state_dict()
+
+
+def sampler_with(**methods):
+    return type("Sampler", (), {"__iter__": lambda self: iter(range(64)), **methods})()
+
+
 STATE = LOADER.state_dict()
 # Calls by what they test: each gets a value, and a folder of pictures.
 CALLS = {
     **{f"Loader {name}": lambda value, _, name=name: first(*SYNTHETIC, **{name: value}) for name in OPTIONS},
     "Loader world_size of rank 0": lambda value, _: first(*SYNTHETIC, rank=0, world_size=value),
     "Loader rank of 4": lambda value, _: first(*SYNTHETIC, rank=value, world_size=4),
+    "Loader sampler": lambda value, _: None if value is None else first(*SYNTHETIC, sampler=value),
+    "Loader sampler's index": lambda value, _: first(*SYNTHETIC, sampler=[0] * 70 + [value]),
+    "Loader sampler's length": lambda value, _: len(make(sampler=sampler_with(__len__=lambda self: value))),
+    "Loader sampler's set_epoch": lambda value, _: first(*SYNTHETIC, sampler=sampler_with(set_epoch=value)),
+    "Loader sampler's num_replicas": lambda value, _: first(*SYNTHETIC, sampler=sampler_with(num_replicas=value)),
+    "Loader sampler's iterator": lambda value, _: first(*SYNTHETIC, sampler=sampler_with(__iter__=lambda self: value)),
+    "load_state_dict order": lambda value, _: ORDERED.load_state_dict({**ORDERED_STATE, "order": value}) or next(
+        iter(ORDERED)),
     "Loader function": lambda value, _: make(function=value),
     "Loader recipe": lambda value, _: first(value),
     "Loader override": lambda value, _: first(*SYNTHETIC, value),

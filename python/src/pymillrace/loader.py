@@ -263,7 +263,7 @@ class Loader:
         return token
 
     def _order(self, own: orders.Orders, epoch: int, batch: int) -> None:
-        """Gives the engine the order of an epoch that begins. Raises UsageError if it is not the one that it must be."""
+        """Gives the engine the order of an epoch that begins. Raises UsageError if it must be another one."""
         order = None
         try:
             order = own.of(epoch)
@@ -271,7 +271,7 @@ class Loader:
             orders.compare(order, epoch, self.world_size)
         digest = f"{order.digest():016x}"
         if batch > 0 and digest != self._digest:
-            raise UsageError(f"the sampler gives another order for epoch {epoch} than the one in which the state was taken",
+            raise UsageError(f"the sampler gives another order for epoch {epoch} than where the state was taken",
                              "seed it by set_epoch(epoch), or restore its own state before the loop")
         if batch >= (batches := self._engine.batches_of(order.size)):
             raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {batches}")

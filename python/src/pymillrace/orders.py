@@ -31,24 +31,34 @@ class Orders:
     """
 
     def __init__(self, sampler: Any, samples: int) -> None:
-        if isinstance(sampler, (str, bytes, Mapping)) or not (hasattr(sampler, "__iter__") or
-                                                              hasattr(sampler, "__getitem__")):
+        iterates = hasattr(type(sampler), "__iter__") or hasattr(type(sampler), "__getitem__")
+        if not iterates or isinstance(sampler, (str, bytes, Mapping)):
             raise UsageError(f"sampler={shown(sampler)} is no order of samples", _NO_ORDER)
         if isinstance(sampler, Iterator):
             raise UsageError(f"sampler={shown(sampler)} can be iterated over once, and every epoch needs an order",
                              "give a list of it, or an object whose __iter__ begins anew")
-        ranks = getattr(sampler, "num_replicas", 1)
+        try:
+            ranks = sampler.num_replicas
+        except Exception:  # whatever an object of the caller's raises: most have none
+            ranks = 1
         if isinstance(ranks, int) and ranks > 1:
-            raise UsageError(f"sampler={shown(sampler)} divides the samples among {ranks} ranks, as the loader does",
-                             "give the sampler of a single process, equal on every rank: each takes its part of a batch")
+            raise UsageError(f"sampler={shown(sampler)} divides samples among {shown(ranks)} ranks, as the loader does",
+                             "give the sampler of a single process, equal on every rank: each gets its part of a batch")
         self._sampler, self._samples = sampler, samples
         self._taken: dict[int, _core.Order | Exception] = {}
 
     def length(self, epoch: int) -> int:
         """Returns the samples of an epoch. Takes its order if the sampler has no length."""
         taken = self._taken.get(epoch)
-        if taken is None and (length := _length(self._sampler)) is not None:
-            return length
+        if taken is None:
+            try:
+                length = _length(self._sampler)
+            except UsageError:
+                raise
+            except Exception as error:  # whatever an object of the caller's raises
+                raise _failure("__len__", error) from error
+            if length is not None:
+                return length
         return self.of(epoch).size
 
     def of(self, epoch: int) -> _core.Order:
@@ -99,13 +109,13 @@ class Orders:
         except UsageError:
             raise
         except Exception as error:  # whatever an object of the caller's raises
-            text = f"{type(error).__name__}: {error}".splitlines()[0][:200].encode(errors="replace").decode()
-            raise UsageError(f"the sampler has no order for epoch {epoch}: {text}") from error
+            raise _failure(f"order for epoch {epoch}", error) from error
         if length is None and order.size > most:
             raise UsageError(f"the sampler gave more than {most} indices for epoch {epoch}, and has no __len__",
                              "give it one, if it ends at all")
         if length is not None and order.size != length:
-            raise UsageError(f"the sampler gave {'more' if order.size > length else order.size} indices for epoch {epoch}, "
+            given = "more" if order.size > length else order.size
+            raise UsageError(f"the sampler gave {given} indices for epoch {epoch}, "
                              f"and its __len__ says {length}", "let __len__ count the indices of an epoch")
         if order.size == 0:
             raise UsageError(f"the sampler gave no index for epoch {epoch}", "an epoch has at least one batch")
@@ -138,6 +148,11 @@ def compare(order: _core.Order | None, epoch: int, world_size: int) -> None:
                              "seed it equally on every rank, for example in set_epoch(epoch)")
 
 
+def _failure(what: str, error: Exception) -> UsageError:
+    text = f"{type(error).__name__}: {error}".splitlines()[0][:200].encode(errors="replace").decode()
+    return UsageError(f"the sampler has no {what}: {text}")
+
+
 def _length(sampler: Any) -> int | None:
     """Returns the length of a sampler, or None if it has none."""
     try:
@@ -157,7 +172,7 @@ def _numbers(chunk: list[Any], position: int, epoch: int) -> bytes:
     except Exception:  # tensors raise what they like
         pass
     at = next((at for at, value in enumerate(chunk) if not _is_index(value)), 0)
-    raise UsageError(f"the sampler's index {position + at} of epoch {epoch} is {shown(chunk[at])}, not that of a sample",
+    raise UsageError(f"the sampler's index {position + at} of epoch {epoch} is {shown(chunk[at])}, and no sample's",
                      "give whole numbers from 0 on, one for each sample: the loader makes the batches")
 
 
