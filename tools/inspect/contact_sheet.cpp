@@ -60,8 +60,9 @@ namespace {
 std::shared_ptr<const augment::Plan> plan_of(const Recipe& recipe, std::uint32_t epoch, bool eval,
                                              const Reader& reader) {
   if (eval) return augment::make_plan(recipe, recipe.eval_augment(), reader);
-  const auto plan = augment::make_training_plan(recipe, reader);
-  return {plan, &plan->at(epoch)};
+  std::shared_ptr<const augment::Plan> plan = augment::make_training_plan(recipe, reader);
+  const augment::Plan& own = plan->at(epoch);
+  return {std::move(plan), &own};
 }
 
 }  // namespace
