@@ -14,7 +14,7 @@
 namespace millrace::augment {
 namespace {
 
-constexpr std::size_t kMostSizes = 1000;
+constexpr std::size_t kMaxSizes = 1000;
 
 /// Returns whether an op has a parameter `size`: whole numbers, one side or two.
 bool has_size(const OpSpec& spec) {
@@ -34,9 +34,9 @@ void check_keys(const Recipe& recipe) {
                                  epochs.size(), sizes.size()),
                      "give the first epoch of each size but the first one's: "
                      "output.sizes=[128,160,192] output.milestones=[8,12]");
-  if (sizes.size() > kMostSizes)
+  if (sizes.size() > kMaxSizes)
     throw UsageError(fmt::format("output.sizes has {} sizes", sizes.size()),
-                     fmt::format("each has a plan of its own: at most {}", kMostSizes));
+                     fmt::format("each has a plan of its own: at most {}", kMaxSizes));
   if (!std::is_sorted(epochs.begin(), epochs.end(), std::less_equal<>()))
     throw UsageError("output.milestones must increase");
   if (!sizes.empty() && pipeline::loader_mode_of(recipe) != LoaderMode::normal)

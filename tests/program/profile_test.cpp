@@ -19,7 +19,7 @@ TEST_F(Profile, AVerificationBesideAnotherProgramIsVoidAndItsRunsAreCounted) {
                                       "data.storage.latency=2", "--change", "loader.io_threads=2"});
   arguments.erase(std::remove(arguments.begin(), arguments.end(), "-q"), arguments.end());
   Child child(arguments, patient(100));
-  ASSERT_TRUE(child.says(" probes of the loader, 3 runs, then 5 runs of --verify", 100));
+  ASSERT_TRUE(child.says(" probes of the loader, 5 runs, then 5 runs of --verify", 100));
   ASSERT_TRUE(child.says("verifying 2 changes in 1 block: up to 5 runs, about ", 100));
   Result result;
   {

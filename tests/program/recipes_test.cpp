@@ -201,22 +201,24 @@ TEST_F(RecipeBytes, AreWhatTheyHaveAlwaysBeen) {
       {"cifar10-resnet50", "32", "32", "3", "24b37646dc414cc1"},
       {"cifar10-vgg", "32", "32", "3", "ed1beede82dde7e6"},
       {"cifar10-vgg19", "32", "32", "3", "d7e0eb18add7dfe9"},
+      {"coco-mosaic-640", "300", "260", "3", "6e54b7951c95ed37"},
       {"imagenet-rrc", "300", "260", "3", "2e440cb8023d4347"},
       {"mnist-lenet", "28", "28", "1", "f2c99c33d911a3a9"},
       {"mnist-lenet-plain", "28", "28", "1", "160984fa223bd624"},
       {"mnist-mlp", "28", "28", "1", "81cf1d41264de5a4"},
       {"mnist-simple-conv", "28", "28", "1", "81cf1d41264de5a4"},
       {"overhead", "28", "28", "1", "a4cb9f9cf16f8ac3"},
+      {"segmentation-512", "300", "260", "3", "8c081081637cdfe0"},
   };
   std::set<std::string> names;
   for (const Golden& golden : kGolden) {
     names.insert(golden.recipe);
-    const Result result =
-        run({"bench", golden.recipe, "data.reader=synthetic", "data.synthetic.count=48",
-             std::string("data.synthetic.width=") + golden.width,
-             std::string("data.synthetic.height=") + golden.height,
-             std::string("data.synthetic.channels=") + golden.channels, "loader.batch=20",
-             "loader.workers=1", "seed=7", "bench.epochs=2", "--hash", "--json"});
+    const Result result = run(
+        {"bench", golden.recipe, "data.reader=synthetic", "data.masks=", "data.synthetic.count=48",
+         std::string("data.synthetic.width=") + golden.width,
+         std::string("data.synthetic.height=") + golden.height,
+         std::string("data.synthetic.channels=") + golden.channels, "loader.batch=20",
+         "loader.workers=1", "seed=7", "bench.epochs=2", "--hash", "--json"});
     ASSERT_TRUE(succeeded(result)) << golden.recipe;
     EXPECT_EQ(parse_json(result.out)["batch_hash"], golden.hash) << golden.recipe;
   }

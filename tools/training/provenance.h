@@ -36,8 +36,8 @@ inline constexpr std::array kReachingKeys{
 
 /// The recipe keys of free text that reach nowhere. Any other free text counts as reaching outside,
 /// such as a parameter of a plugin's reader or augmentation.
-inline constexpr std::array<std::string_view, 5> kInertTexts{
-    "recipe", "data.fold", "targets.flip_pairs", "loader.shuffle", "train.device"};
+inline constexpr std::array<std::string_view, 6> kInertTexts{
+    "recipe", "data.fold", "data.members", "targets.flip_pairs", "loader.shuffle", "train.device"};
 
 /// Decides on the values of one run's recipe.
 class Provenance {
