@@ -190,10 +190,10 @@ struct BatchContents {
   std::vector<float> warps;            ///< nine numbers per sample; empty unless they are asked for
   Objects objects;                     ///< once finished; its memory is kept from batch to batch
   MemberStore members;
-  std::size_t classes = 0;             ///< length of a row of probabilities; remains without memory
-  std::size_t sample_bytes = 0;        ///< of one sample of this batch; at most those of its memory
-  std::size_t mask_bytes = 0;          ///< likewise
-  Size size;                           ///< of this batch's samples
+  std::size_t classes = 0;       ///< length of a row of probabilities; remains without memory
+  std::size_t sample_bytes = 0;  ///< of one sample of this batch; at most those of its memory
+  std::size_t mask_bytes = 0;    ///< likewise
+  Size size;                     ///< of this batch's samples
   BatchId id;
   std::int64_t valid = 0;  ///< samples present, once finished
 };
