@@ -17,7 +17,7 @@ std::string image_endings();
 
 /// Returns true if the ending belongs to an image format that the decoders read, in any case; a
 /// plugin's decoder "qoi" reads .qoi.
-bool has_image_ending(std::string_view name);
+MILLRACE_PRIVATE_API bool has_image_ending(std::string_view name);
 
 /// Returns a number that identifies the endings which plugins' decoders add to has_image_ending();
 /// 0 if they add none.

@@ -233,8 +233,10 @@ TEST(Pack, KeepsTheMembersThatItIsAskedFor) {
     }
   }
   options.force = true;
-  options.members = {"cls"};
-  EXPECT_THROW(tools::pack(options), UsageError);
+  for (const char* own : {"cls", "jpg", "png"}) {  // pack writes these itself
+    options.members = {own};
+    EXPECT_THROW(tools::pack(options), UsageError) << own;
+  }
   options.source = folder.path("photos");
   folder.write("photos/a/1.jpg", picture(1));
   options.members = {"txt"};

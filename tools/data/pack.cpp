@@ -114,8 +114,12 @@ class Packer {
     if (folder_.empty()) folder_ = ".";
     if (options.target.empty())
       throw UsageError("no target given", "name one: millrace data pack SRC DIR");
-    if (std::ranges::count(options.members, "cls") > 0)
-      throw UsageError("--members cls: pack writes a .cls for each sample itself", "leave it out");
+    for (const std::string& name : options.members)
+      if (name == "cls" ||
+          (name.find('.') == name.npos && pipeline::has_image_ending("image." + name)))
+        throw UsageError(
+            fmt::format("--members {0}: pack writes each sample's image and .cls itself", name),
+            "leave it out");
     plan();
     check_target();
   }
