@@ -175,9 +175,10 @@ void ObjectMixer::append_uncovered(std::size_t sample, const std::uint8_t* cutou
     if (coverage.covered > 0 && coverage.covered == coverage.all) continue;
     append_copy(from, object, to);
     for (std::size_t i = to.key_points.size() - 3 * to.points; i < to.key_points.size(); i += 3) {
-      const auto x = static_cast<int>(to.key_points[i]), y = static_cast<int>(to.key_points[i + 1]);
-      if (is_inside({to.key_points[i], to.key_points[i + 1]}, {0, 0, size_.width, size_.height}) &&
-          cutout[std::ptrdiff_t{y} * size_.width + x] != 0)
+      const float x = to.key_points[i], y = to.key_points[i + 1];
+      if (!is_inside({x, y}, {0, 0, size_.width, size_.height})) continue;
+      const auto row = static_cast<std::ptrdiff_t>(y), column = static_cast<std::ptrdiff_t>(x);
+      if (cutout[row * size_.width + column] != 0)
         to.key_points[i + 2] = std::min(to.key_points[i + 2], 1.0f);
     }
     if (coverage.covered == 0) continue;
@@ -197,7 +198,7 @@ void ObjectMixer::append_picked(std::size_t sample, std::span<const std::uint8_t
   const auto end = static_cast<std::size_t>(from.offsets[sample + 1]);
   for (auto object = static_cast<std::size_t>(from.offsets[sample]); object < end; ++object) {
     const auto mask = mask_of(from, object);
-    // One without a pixel would be a box with nothing inside.
+    // An object without a pixel would be a box with nothing inside.
     if (picked[object] != 0 && std::find(mask.begin(), mask.end(), 1) != mask.end())
       append_copy(from, object, to);
   }
