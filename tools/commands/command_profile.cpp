@@ -58,15 +58,18 @@ ProfileArguments on_one_device(ProfileArguments arguments) {
   return arguments;
 }
 
+/// Variance of a ratio that --verify measures, in that of a run: the mean of two blocks, each of a
+/// run of the change beside two of the baseline.
+constexpr double kRatioVariance = (1 + 0.5) / 2;
+
 /// Returns the relative half width of the 90% interval by Student's t of the values' geometric
-/// mean; with `fresh`, of the ratio of a change's next runs to it: two blocks, each beside two of
-/// the baseline, add three quarters of a run's variance.
-double half_width(std::span<const double> values, bool fresh) {
+/// mean; with `more`, of a figure beside it whose variance is `more` times that of a value.
+double half_width(std::span<const double> values, double more = 0) {
   std::vector<double> logs;
   for (const double value : values) logs.push_back(std::log(value));
   const study::Interval interval = study::t_interval(logs, 0.9);
-  const double more = fresh ? std::sqrt(1 + 0.75 * static_cast<double>(values.size())) : 1;
-  const double half = std::exp(more * (interval.high - interval.mean)) - 1;
+  const double wider = std::sqrt(1 + more * static_cast<double>(values.size()));
+  const double half = std::exp(wider * (interval.high - interval.mean)) - 1;
   return std::isfinite(half) ? half : 0;  // an update of 0 s
 }
 
@@ -247,9 +250,9 @@ class Profile {
     model_->set_host(study::middle_of(logs), study::middle_of(reads));
     if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, study::middle_of(updates));
     model_->limit_take(study::middle_of(steps) - model_->input(recipe_).update_s);
-    rate_error_ = half_width(rates, true);
+    rate_error_ = half_width(rates, kRatioVariance);
     // A simulated update takes what it is told to.
-    if (!simulated_) update_error_ = half_width(updates, false);
+    if (!simulated_) update_error_ = half_width(updates);
     report_.baseline = study::middle_of(rates);
     baseline_wall_s_ = study::middle_of(walls);
   }

@@ -316,8 +316,8 @@ std::string score_text(const ProfileReport& report) {
   if (!score) return void_text(report) + runs;
   if (verified.baseline_scatter() > kNotedScatter)
     runs += fmt::format(
-        "warning: runs of the baseline differed by {} (standard deviation), which no other program "
-        "of this machine explains; errors may be as large\n",
+        "warning: runs of the baseline differed by {} (standard deviation): errors may be as "
+        "large\n",
         base::percent(verified.baseline_scatter()));
   std::string text =
       fmt::format("{} of {} lie within the 90% interval of their prediction\n", score->held,
