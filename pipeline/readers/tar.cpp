@@ -326,8 +326,8 @@ class TarReader final : public Reader {
     }
   }
 
-  /// Returns whether the samples have labels of their own. Throws unless all or none have. A .json
-  /// is no label that lacks its number where members are handed out.
+  /// Returns whether the samples have labels of their own. Throws unless all or none have.
+  /// Where members are handed out, a .json without a number is no label.
   bool has_labels(const std::vector<TarIndex>& indices, bool members) const {
     std::uint64_t total = 0, unlabelled = 0, beside = 0;
     for (const TarIndex& index : indices) {

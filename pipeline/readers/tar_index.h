@@ -45,7 +45,7 @@ struct IndexTarOptions {
 MILLRACE_PRIVATE_API TarIndex index_tar(std::string_view file, std::span<const std::uint8_t> bytes,
                                         const IndexTarOptions& options = {});
 
-/// What WebDataset's layout makes of a member's name.
+/// Parts of a member's name in WebDataset's layout.
 struct NameParts {
   std::string_view folder;  ///< without the '/' behind it
   std::string_view key;     ///< folder included

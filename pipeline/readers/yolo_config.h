@@ -9,7 +9,7 @@
 
 namespace millrace::pipeline {
 
-/// What a data.yaml says of the label files beside it.
+/// Facts of a data.yaml about the label files beside it.
 struct YoloConfig {
   std::vector<std::string> names;     ///< of classes; empty: none are given
   std::size_t points = 0;             ///< key points per object

@@ -55,9 +55,8 @@ bool matters(std::string_view key) {
 }
 
 /// Returns whether a key says how samples are drawn, which of their objects are handed out, or
-/// which epochs have another size. Keys
-/// at their defaults are left out of an identity, so that those of older versions hold; weights are
-/// identified by their values.
+/// which epochs have another size. Keys at their defaults are left out of an identity, so that
+/// those of older versions hold; weights are identified by their values.
 bool changes_samples(const Param& key) {
   return (key.name.starts_with("sampler.") && key.name != "sampler.weights") ||
          key.name.starts_with("targets.") || key.name == "output.sizes" ||

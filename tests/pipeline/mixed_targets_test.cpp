@@ -268,7 +268,7 @@ Held held(const Objects& objects, std::size_t i) {
   return one;
 }
 
-/// How often something happened that a test must have met.
+/// Counts of events that a test must have seen.
 struct Met {
   int pasted = 0, cut = 0, covered = 0, hidden = 0, left_out = 0;
 };
