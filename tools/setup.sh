@@ -14,7 +14,7 @@ readonly CUDA_NEEDS_KB=$((9 * 1024 * 1024))  # the wheels of libtorch_cuda.so be
 readonly PACKAGES=(
   g++ cmake ninja-build mold ccache pkg-config git ca-certificates python3 python3-pip
   libtbb-dev libopencv-imgcodecs-dev libopencv-imgproc-dev libfmt-dev nlohmann-json3-dev
-  libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev
+  libcli11-dev libtomlplusplus-dev libxxhash-dev libyaml-cpp-dev libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev
   libtiff-dev libwebp-dev zlib1g-dev libsqlite3-dev libre2-dev libssl-dev libcurl4-openssl-dev libboost-math-dev
   libjs-chart.js libgtest-dev libbenchmark-dev)
 readonly TEST_PACKAGES=(clang-format codespell nginx-light openssl)
@@ -367,7 +367,7 @@ show_time_left() {
     {
       split(substr($1, 2), steps, "/")
       seconds = $2 + 0
-      if (steps[1] < steps[2] && seconds < due) next
+      if (steps[1] < steps[2] && (steps[1] == 0 || seconds < due)) next
       due = seconds + 10
       left = (steps[2] - steps[1]) * seconds / steps[1]
       printf "   %d of %d steps in %d s", steps[1], steps[2], seconds

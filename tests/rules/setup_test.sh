@@ -43,10 +43,11 @@ expect() { # expect WHAT COMMAND...
   fi
 }
 
-printf '%s\n' "[1/80 0.5] compile a" "[2/80 1.0] compile b" "FAILED: x" "[40/80 20.0] link" "[80/80 31.2] link" >ninja.txt
+printf '%s\n' "[0/80 0.0] start" "[1/80 0.5] compile a" "[2/80 1.0] compile b" "FAILED: x" "[40/80 20.0] link" "[80/80 31.2] link" >ninja.txt
 show_time_left <ninja.txt >left.txt
 expect "progress has a rate and the remaining time" grep -qx "   40 of 80 steps in 20 s, 2.0 per second, about 20 s left" left.txt
 expect "a line every ten seconds, the last one, and a line that is not a step" [ "$(wc -l <left.txt)" = 4 ]
+expect "nothing before a first step" grep -qx "   1 of 80 steps in 0 s, 2.0 per second, about 39 s left" left.txt
 expect "errors stay" grep -qx "FAILED: x" left.txt
 expect "the end is told" grep -qx "   80 of 80 steps in 31 s" left.txt
 
