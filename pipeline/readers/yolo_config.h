@@ -19,9 +19,9 @@ struct YoloConfig {
 };
 
 /// Parses the keys `names`, `kpt_shape` and `flip_idx`, which are lists or, as `names` may be, a
-/// mapping of numbers from 0 on, in YAML's block style or in brackets. Passes over all other keys.
-/// Throws DataError with FILE:LINE for values of another form, and for any YAML beyond plain and
-/// quoted words in those three.
+/// mapping of numbers from 0 on, from the first document of YAML. Passes over all other keys.
+/// Throws DataError with FILE:LINE for a file that is no YAML or longer than 1 MiB, and for values
+/// of another form.
 YoloConfig parse_yolo_config(const std::string& file, std::string_view text);
 
 }  // namespace millrace::pipeline

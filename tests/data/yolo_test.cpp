@@ -129,10 +129,12 @@ TEST(YoloConfig, NamesAreAListOrAMappingInEitherStyle) {
        })
     EXPECT_EQ(config_of(lines).names, names) << lines;
   EXPECT_EQ(config_of("names: [\"a \\\"b\\\\\"]").names, std::vector<std::string>{"a \"b\\"});
+  EXPECT_EQ(config_of("base: &all [a, b]\nnames: *all").names,
+            (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(config_of("names: [a#b, c:d, 7, -1]").names,
             (std::vector<std::string>{"a#b", "c:d", "7", "-1"}));
   EXPECT_TRUE(config_of("").names.empty());
-  EXPECT_TRUE(config_of("# names: [a]\nnames_of: [b]\n- names: c\n").names.empty());
+  EXPECT_TRUE(config_of("# names: [a]\nnames_of: [b]\nmore: {names: [c]}\n").names.empty());
 }
 
 TEST(YoloConfig, KeyPointsAndTheirPartners) {
@@ -150,20 +152,23 @@ TEST(YoloConfig, WhatIsWrongIsNamedWithItsLine) {
     expect_data_error({"data.yaml:" + part}, [&] { config_of(lines); });
   };
   refused("a: b\nnames: cat", "2: names is neither a list nor a mapping");
-  refused("names: [cat, dog", "1: names: ']' is missing");
-  refused("\nnames: [cat,\n'dog]\n", "3: a quote is not closed on its line");
-  refused("names: [cat dog, [a]]", "1: names: '[a]]' is no plain word");
-  refused("names: ['a' 'b']", "1: names: no comma before ''b']'");
-  refused("names: [a] b", "1: names: 'b' behind a value");
-  refused("names: [a, , b]", "1: names: ', b]' is no plain word");
-  refused("names: [*anchor]", "1: names: '*anchor]' is no plain word");
-  refused("names: [\"caf\\xe9\"]", "1: '\\x' is an escape that is not read");
+  refused("names: [cat, dog", "1: end of sequence flow not found");
+  refused("\nnames: [cat,\n'dog]\n", "4: end of sequence flow not found");
+  refused("names: [cat dog, [a]]", "1: names: a list, a mapping or nothing instead of a word");
+  refused("names: ['a' 'b']", "1: end of sequence flow not found");
+  refused("names: [a] b", "1: ");
+  refused("names: [a, , b]", "1: names: a list, a mapping or nothing instead of a word");
+  refused("names: [*anchor]", "1: the referenced anchor is not defined");
+  refused("names: [\"caf\\q\"]", "1: unknown escape character: q");
   refused("names: ['']", "1: names: a name is empty");
-  refused("names:\n  - a\n   - b\n", "3: names: '- b' does not continue the lines above");
-  refused("names:\n  - a\n  1: b\n", "3: names: '1: b' does not continue the lines above");
-  refused("names:\n  - a: b\n", "2: names: ': b' behind a value");
-  refused("names:\n  0 cat\n", "2: names: no colon behind '0 cat'");
-  refused("names:\n  0:\n    more: cat\n", "2: names: '' is no plain word");
+  refused("names:\n  - a\n  1: b\n", "3: ");
+  refused("names:\n  - a: b\n", "2: names: a list, a mapping or nothing");
+  refused("names:\n  0 cat\n", "2: names is neither a list nor a mapping");
+  refused("names:\n  0:\n    more: cat\n", "3: names: a list, a mapping or nothing");
+  refused("a: \tb\n\tc: d", "2: ");
+  refused(std::string(2000, '['), "1: ");
+  expect_data_error({"data.yaml: 1048577 bytes, too long"},
+                    [&] { config_of(std::string((1 << 20) + 1, '#')); });
   refused("names: {0: a, 2: b}", "1: names: class 2 of 2 classes");
   refused("names:\n  0: a\n  0: b\n", "3: names: class 0 comes twice");
   refused("names: {x: a}", "1: names: 'x' is no whole number");
@@ -172,7 +177,7 @@ TEST(YoloConfig, WhatIsWrongIsNamedWithItsLine) {
   refused("kpt_shape: [17]", "1: kpt_shape is not a number of points and 2 or 3");
   refused("kpt_shape: [17, 4]", "1: kpt_shape is not");
   refused("kpt_shape: [1025, 3]", "1: kpt_shape is not");
-  refused("kpt_shape: {0: 17, 1: 3}", "1: kpt_shape is a mapping");
+  refused("kpt_shape: {0: 17, 1: 3}", "1: kpt_shape is not a list");
   refused("kpt_shape: [1e1, 3]", "1: kpt_shape: '1e1' is no whole number");
   for (const char* partners : {"[1, 2, 0]", "[0, 1]", "[0, 1, 3]", "[0, 1, 2, 3]"})
     refused(std::string("kpt_shape: [3, 2]\nflip_idx: ") + partners,
@@ -257,7 +262,7 @@ TEST(Yolo, ClassesAreNamedByAFileOrNumbered) {
   folder.write("data.yaml", text("names: {0: Cat, 1: Dog, 2: Owl}\n"));
   EXPECT_EQ(open_reader(options)->info().classes, (std::vector<std::string>{"Cat", "Dog", "Owl"}));
   folder.write("data.yaml", text("names: [Cat\n"));
-  expect_data_error({folder.path("data.yaml") + ":1: names: ']' is missing"},
+  expect_data_error({folder.path("data.yaml") + ":2: end of sequence flow not found"},
                     [&] { open_reader(options); });
 }
 

@@ -43,7 +43,7 @@ cp "$script" "$root/tmp/script.py"
 # The libraries that the interpreter itself needs, and none that the wheel must bring.
 for file in "$base"/bin/python3.* "$base"/lib/python3.*/lib-dynload/*.so "$base"/lib/libpython3*.so*; do
   { ldd "$file" 2>/dev/null || true; } | awk '$3 ~ /^\// { print $3 }'
-done | sort -u | grep -vE 'lib(tbb|jpeg|png|tiff|webp|fmt|xxhash|tomlplusplus|sqlite3|re2|crypto|ssl|deflate|jbig|Lerc|zstd)' \
+done | sort -u | grep -vE 'lib(tbb|jpeg|png|tiff|webp|fmt|xxhash|tomlplusplus|yaml-cpp|sqlite3|re2|crypto|ssl|deflate|jbig|Lerc|zstd)' \
   >"$root/tmp/libraries"
 # The C and C++ runtimes and, for SHA-256, libcrypto.
 ldconfig -p | awk '/lib(stdc\+\+|gcc_s|m|c|dl|pthread|rt|util|crypto)\.so.*(x86-64|AArch64)/ { print $NF }' \

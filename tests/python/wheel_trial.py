@@ -82,7 +82,8 @@ def main():
         with open(os.path.join(pictures, "4.bmp"), "wb") as out:
             out.write(b"BM" + bytes(60))
         command("bench", *words, code=3)  # BMP needs OpenCV
-    ours = ("libtbb", "libjpeg", "libfmt", "libxxhash", "libtoml", "libpng", "libtiff", "libwebp", "libjbig", "libz")
+    ours = ("libtbb", "libjpeg", "libfmt", "libxxhash", "libtoml", "libyaml-cpp", "libpng", "libtiff", "libwebp", "libjbig",
+            "libz")
     with open("/proc/self/maps") as maps:
         loaded = {line.split()[-1] for line in maps if any(os.path.basename(line).startswith(name) for name in ours)}
     foreign = {file for file in loaded if "pymillrace.libs" not in file and "libz" not in file}
