@@ -67,15 +67,25 @@ std::vector<std::vector<std::string>> change_rows(const std::vector<Outcome>& ou
   return rows;
 }
 
+namespace {
+
+/// Says under which condition predictions hold: they know nothing of other programs.
+std::string condition_text(const Conclusion& conclusion) {
+  return conclusion.bound == name_of(Bottleneck::others) ? ", without the other programs" : "";
+}
+
+}  // namespace
+
 std::string advice_text(const Conclusion& conclusion, double baseline) {
   if (const Outcome* best = conclusion.advised())
-    return fmt::format("advice: {} gives {} images/s, {}", best->change.text(),
+    return fmt::format("advice{}: {} gives {} images/s, {}",
+                       best->measured ? "" : condition_text(conclusion), best->change.text(),
                        with_thousands(best->measured.value_or(best->predicted) * baseline),
                        gain_text(*best));
   const Outcome* most = nullptr;
   for (const Outcome& one : conclusion.outcomes)
     if (can_be_given(one.change) && (most == nullptr || one.lower() > most->lower())) most = &one;
-  std::string text = "advice: none: ";
+  std::string text = fmt::format("advice{}: none: ", condition_text(conclusion));
   text += most == nullptr ? "the table has no change that this machine can be given"
                           : fmt::format("of what this machine can be given, {} gains most, {}",
                                         most->change.text(), gain_text(*most));
@@ -89,10 +99,10 @@ std::string advice_text(const Conclusion& conclusion, double baseline) {
 
 std::string workers_text(const Conclusion& conclusion, int configured, double baseline) {
   const WorkerRows rows = conclusion.enough_workers(configured);
-  return fmt::format("enough workers: loader.workers={} gives {} of at most {} images/s{}",
-                     rows.workers, with_thousands(rows.ratio * baseline),
-                     with_thousands(rows.best_ratio * baseline),
-                     rows.enough ? "" : ": as configured");
+  return fmt::format(
+      "enough workers{}: loader.workers={} gives {} of at most {} images/s{}",
+      condition_text(conclusion), rows.workers, with_thousands(rows.ratio * baseline),
+      with_thousands(rows.best_ratio * baseline), rows.enough ? "" : ": as configured");
 }
 
 }  // namespace millrace::study

@@ -110,21 +110,27 @@ std::vector<Comparison> comparisons(const SweepTable& table, const SweepMetric& 
   return all;
 }
 
-/// Warns of rows whose updates take another time though only the loader differs.
-void warn_of_updates(const SweepTable& table, double confidence,
-                     std::vector<std::string>& warnings) {
+bool has_confounder(const SweepTable& table, std::size_t row) {
+  return std::ranges::any_of(table.confounders,
+                             [&](const Confounder& one) { return one.differs[row]; });
+}
+
+/// Marks rows whose updates take another time though only the loader differs, and warns of them.
+void compare_updates(SweepTable& table, double confidence) {
   const SweepMetric update{"update_s_per_step", true, false, false};
   if (table.repeats() < kRepeatsForVerdict || !sweeps_loader_alone(table.design) ||
       by_differences(table.runs, update))
     return;
   const auto compared = comparisons(table, update, confidence);
-  for (std::size_t i = 0; i < compared.size(); ++i)
-    if (compared[i].verdict == Verdict::faster || compared[i].verdict == Verdict::slower)
-      warnings.push_back(fmt::format(
-          "updates of {} take {:.3f} [{:.3f} .. {:.3f}] of the first row's time: no key "
-          "of the loader sets that, so its cause is part of the comparison",
-          row_title(table, i), compared[i].ratio.mean, compared[i].ratio.low,
-          compared[i].ratio.high));
+  for (std::size_t i = 0; i < compared.size(); ++i) {
+    if (compared[i].verdict != Verdict::faster && compared[i].verdict != Verdict::slower) continue;
+    table.rows[i].updates_differ = !has_confounder(table, i);
+    table.warnings.push_back(
+        fmt::format("updates of {} take {:.3f} [{:.3f} .. {:.3f}] of the first row's time: no key "
+                    "of the loader sets that, so its cause is part of the comparison",
+                    row_title(table, i), compared[i].ratio.mean, compared[i].ratio.low,
+                    compared[i].ratio.high));
+  }
 }
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
@@ -258,7 +264,7 @@ SweepTable sweep_table(SweepDesign design, Runs runs, std::vector<SweepMetric> m
   table.warnings = noise_warnings(noise);
   warn_of_cut_blocks(table, table.warnings);
   warn_of_outliers(table, table.warnings);
-  warn_of_updates(table, confidence, table.warnings);
+  compare_updates(table, confidence);
   return table;
 }
 

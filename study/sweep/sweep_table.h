@@ -51,6 +51,9 @@ struct SweepRow {
   std::vector<Comparison> others;           ///< of the table's other metrics
   std::size_t reference = 0;                ///< row that it is compared with; itself: a reference
   std::string refusal;                      ///< why it was not run; empty: it was
+  /// Updates take another time than the reference's, though all keys are of the loader and nothing
+  /// else is known to differ.
+  bool updates_differ = false;
 };
 
 struct SweepTable {

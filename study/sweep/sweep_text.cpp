@@ -37,12 +37,14 @@ std::string effect_text(const SweepMetric& metric, const Comparison& comparison)
                      print(comparison.ratio.high));
 }
 
-/// "faster", or "faster (threads differ)" where something else than the swept keys does too.
+/// "faster", or "faster (threads differ)" and "faster (updates differ)" where something else than
+/// the swept keys does too.
 std::string verdict_text(const SweepTable& table, std::size_t row, Verdict verdict) {
   if (verdict == Verdict::inconclusive) return "too noisy";
   std::vector<std::string> others;
   for (const Confounder& one : table.confounders)
     if (one.differs[row]) others.push_back(one.setting);
+  if (table.rows[row].updates_differ) others.emplace_back("updates");
   if (others.empty() || verdict == Verdict::none) return name_of(verdict);
   return fmt::format("{} ({})", name_of(verdict), differ_text(others));
 }

@@ -112,6 +112,18 @@ TEST(SweepTable, SaysWhatDiffersBesidesTheKeys) {
   EXPECT_TRUE(has(notes, "warning: updates of workers=1 take 0.460 ["));
 }
 
+TEST(SweepTable, UpdatesThatDifferForNoKnownCauseStandInTheVerdict) {
+  const auto with_workers = [](std::vector<SweepRecord> runs) {
+    for (SweepRecord& run : runs) run.settings["workers"] = "0";
+    return runs;
+  };
+  const SweepTable table =
+      sweep_table(kTwo, {runs_with(100, "1", 0.005), with_workers(runs_with(80, "1", 0.0075))},
+                  sweep_metrics("images_per_s"), {});
+  EXPECT_EQ(cell(text_rows(table), 2, "verdict"), "slower (updates differ)");
+  EXPECT_TRUE(has(text_notes(table), "warning: updates of workers=1 take 1.5"));
+}
+
 TEST(SweepTable, SettingsThatAreEqualOrSweptAreNoConfounders) {
   const auto equal = sweep_table(kTwo, {runs_with(100, "1", 0.005), runs_with(230, "1", 0.005)},
                                  sweep_metrics("images_per_s"), {});
