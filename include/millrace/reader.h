@@ -65,6 +65,9 @@ struct Sample {
   std::int64_t label = 0;
   bool held = false;  ///< served from memory by data.cache=ram, without access to storage
   std::span<const Member> members{};  ///< one for each of DatasetInfo::members; as valid as bytes
+  /// The PNG file of its mask, as valid as bytes, where it lies beside the image and is read with
+  /// it. Empty otherwise: then Reader::mask() reads it.
+  std::span<const std::uint8_t> mask{};
 };
 
 /// Values that a data set lists per sample besides a class: either numbers, equally many for
@@ -219,7 +222,9 @@ struct DataOptions {
   std::string listed{};
   double fraction = 1;  ///< `data.fraction`: of each class, which split "train" is limited to
   bool instance_masks = false;  ///< `data.instance_masks`: keep Annotations::outlines
-  std::string masks{};  ///< `data.masks`: the folder of reader "folder"'s masks; empty: none
+  /// `data.masks`: where masks are: with reader "folder" their folder, with "manifest" the column
+  /// of their paths, with "tar" the ending of a member, as "seg.png". Empty: there are none.
+  std::string masks{};
   /// `data.members`: endings of other members that reader "tar" hands out, in lower case and
   /// without the first dot, as "txt" and "seg.png"; at most 64.
   std::vector<std::string> members{};

@@ -252,13 +252,15 @@ Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& la
   if (options_.storage == nullptr) return reader_->read(index, scratch);
   const std::int64_t begin = base::Clock::steady_ns();
   const Sample sample = reader_->read(index, scratch);
-  if (!sample.held) options_.storage->serve(begin, bytes_of(sample), lane, stop);
+  if (!sample.held)
+    options_.storage->serve(begin, bytes_of(sample) + sample.mask.size(), lane, stop);
   return sample;
 }
 
-std::span<const std::uint8_t> Stages::read_mask(std::uint64_t index, Buffer& scratch,
-                                                StorageModel::Lane& lane,
-                                                const std::atomic<bool>& stop) const {
+std::span<const std::uint8_t> Stages::mask_of(const Sample& sample, std::uint64_t index,
+                                              Buffer& scratch, StorageModel::Lane& lane,
+                                              const std::atomic<bool>& stop) const {
+  if (!sample.mask.empty()) return sample.mask;
   const std::int64_t begin = base::Clock::steady_ns();
   const std::span<const std::uint8_t> mask = reader_->mask(index, scratch);
   const bool held = mask.data() != scratch.data();  // by data.cache=ram
@@ -280,7 +282,8 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
     fetched.sample = read(index, fetched.bytes, reading.lane, stop);
     if (is_mapped(fetched)) touch(fetched.sample.bytes);
     if (base::mapped_faults() != faults) fetched.sample = reader_->read(index, fetched.bytes);
-    if (has_masks_) fetched.mask = read_mask(index, fetched.mask_bytes, reading.lane, stop);
+    if (has_masks_)
+      fetched.mask = mask_of(fetched.sample, index, fetched.mask_bytes, reading.lane, stop);
   } catch (...) {  // the worker handles it in its turn
     fetched.error = std::current_exception();
   }
@@ -415,7 +418,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
     mask = fetched->mask;
   } else {
     sample = read(index, worker.bytes, worker.lane, stop);
-    if (has_masks_) mask = read_mask(index, worker.mask_bytes, worker.lane, stop);
+    if (has_masks_) mask = mask_of(sample, index, worker.mask_bytes, worker.lane, stop);
     recorder.end(measure::Stage::read, 1, bytes_of(sample) + mask.size());
   }
   slot.labels[static_cast<std::size_t>(place)] = sample.label;

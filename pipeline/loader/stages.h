@@ -128,9 +128,10 @@ class Stages {
 
   Sample read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
               const std::atomic<bool>& stop) const;
-  std::span<const std::uint8_t> read_mask(std::uint64_t index, Buffer& scratch,
-                                          StorageModel::Lane& lane,
-                                          const std::atomic<bool>& stop) const;
+  /// Returns the mask of a sample, which is read if it did not come with the image.
+  std::span<const std::uint8_t> mask_of(const Sample& sample, std::uint64_t index, Buffer& scratch,
+                                        StorageModel::Lane& lane,
+                                        const std::atomic<bool>& stop) const;
   bool work_in_place(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
                      const std::atomic<bool>& stop);
   void work_each(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,

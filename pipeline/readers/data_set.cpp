@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/folder.h"
+#include "base/located_sample.h"
 #include "base/open_file.h"
 #include "base/record_file.h"
 
@@ -127,6 +128,22 @@ Location location_of(const Reader& reader, std::uint64_t index) {
   if (!reader.locate(index, location))
     throw DataError("the path is too long", "move the set to a shorter path");
   return location;
+}
+
+void rethrow_for_mask(const DataError& error) {
+  throw DataError(fmt::format("its mask {}", error.what()), error.hint());
+}
+
+std::span<const std::uint8_t> read_mask_file(const Reader& reader, std::uint64_t index,
+                                             Buffer& scratch) {
+  Location location;
+  if (!reader.locate_mask(index, location))
+    throw DataError("the path of its mask is too long", "move the masks to a shorter path");
+  try {
+    return base::read_located(location, scratch).bytes;
+  } catch (const DataError& error) {
+    rethrow_for_mask(error);
+  }
 }
 
 }  // namespace millrace::pipeline

@@ -67,6 +67,13 @@ MILLRACE_PRIVATE_API void read_lines(
 /// Returns what reader.locate() finds. Throws DataError if the path is too long to be opened.
 Location location_of(const Reader& reader, std::uint64_t index);
 
+/// Throws a reader's error again, for a file that is a sample's mask.
+[[noreturn]] void rethrow_for_mask(const DataError& error);
+
+/// Reads the file that reader.locate_mask() finds. Throws DataError, as rethrow_for_mask() does.
+std::span<const std::uint8_t> read_mask_file(const Reader& reader, std::uint64_t index,
+                                             Buffer& scratch);
+
 }  // namespace millrace::pipeline
 
 struct XXH3_state_s;

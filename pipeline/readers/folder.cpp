@@ -256,14 +256,7 @@ class FolderReader final : public Reader {
     return base::printable(files_.path(index));
   }
   std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
-    Location location;
-    if (!locate_mask(index, location))
-      throw DataError("the path of its mask is too long", "move the masks to a shorter path");
-    try {
-      return base::read_located(location, scratch).bytes;
-    } catch (const DataError& error) {
-      throw DataError(fmt::format("its mask {}", error.what()), error.hint());
-    }
+    return read_mask_file(*this, index, scratch);
   }
   bool locate_mask(std::uint64_t index, Location& location) const override {
     constexpr std::string_view kEnding = ".png";

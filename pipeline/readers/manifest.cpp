@@ -33,14 +33,14 @@ struct Manifest {
   ManifestRows table;
 };
 
-Manifest load(const std::string& file) {
+Manifest load(const std::string& file, const std::string& masks) {
   const MappedFile mapped = MappedFile::map(file);
   const std::string_view text(reinterpret_cast<const char*>(mapped.bytes().data()),
                               mapped.bytes().size());
   const std::string ending = fs::path(file).extension();
   const bool json =
       ending == ".jsonl" || ending == ".ndjson" || (ending != ".csv" && text.starts_with('{'));
-  Manifest manifest{file, {}, json ? parse_jsonl(file, text) : parse_csv(file, text)};
+  Manifest manifest{file, {}, json ? parse_jsonl(file, text, masks) : parse_csv(file, text, masks)};
   if (manifest.table.rows.empty())
     throw DataError(fmt::format("{}: the manifest has no rows", file),
                     "each row is an image's path and its label");
@@ -117,6 +117,7 @@ class ManifestReader final : public Reader {
     info_.path = options.path;
     info_.split = options.split;
     info_.encoded = true;
+    info_.masks = !options.masks.empty();
     const Labels labels(manifests, options.classes);
     info_.classes = labels.classes();
     TargetTable targets(manifests);
@@ -126,6 +127,7 @@ class ManifestReader final : public Reader {
       for (const ManifestRow& row : manifest.table.rows)
         if (belongs(row, manifest, options.split)) {
           add(row, manifest.file, folder, labels, fingerprint);
+          if (info_.masks) add_mask(row, folder, fingerprint);
           if (!targets.any()) continue;
           targets.add(row.target);
           fingerprint.add(std::string_view(row.target));
@@ -135,6 +137,12 @@ class ManifestReader final : public Reader {
     if (images_.empty())
       throw MissingSplit(fmt::format("{}: no row for split '{}'", options.path, options.split),
                          "give the manifest a column split, or the folder a test.csv");
+    if (info_.masks &&
+        std::ranges::all_of(masks_, [](const Mask& mask) { return mask.bytes == 0; }))
+      throw DataError(
+          fmt::format("data.masks={}: no image has a mask; that of {} would be {}", options.masks,
+                      name(0), base::printable(names_.data() + masks_[0].name)),
+          "the column holds paths, from the manifest's folder on");
     names_.shrink_to_fit();
     images_.shrink_to_fit();
     info_.count = images_.size();
@@ -147,6 +155,20 @@ class ManifestReader final : public Reader {
   std::string name(std::uint64_t index) const override {
     const Image& image = images_[index];
     return fmt::format("{} (line {})", base::printable(names_.data() + image.name), image.line);
+  }
+  std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
+    if (names_[masks_[index].name] == '\0')
+      throw DataError("it has no mask", "name one in the column that data.masks names");
+    return read_mask_file(*this, index, scratch);
+  }
+  bool locate_mask(std::uint64_t index, Location& location) const override {
+    const Mask& mask = masks_[index];
+    if (names_[mask.name] == '\0') return false;
+    location.offset = 0;
+    location.size = mask.bytes;
+    location.whole_file = true;
+    location.label = 0;
+    return base::set_path(location, names_.data() + mask.name);
   }
   const Targets* targets() const override { return targets_ ? &*targets_ : nullptr; }
   std::int64_t label(std::uint64_t index) const override { return images_[index].label; }
@@ -165,6 +187,10 @@ class ManifestReader final : public Reader {
     std::uint32_t bytes;
     std::int32_t label;
     std::uint32_t line;
+  };
+  struct Mask {
+    std::uint64_t name;   ///< offset in names_
+    std::uint32_t bytes;  ///< 0: there is no such file
   };
 
   /// Maps labels to classes: numbers if all labels are numbers, otherwise names, sorted bytewise.
@@ -256,23 +282,38 @@ class ManifestReader final : public Reader {
 
   void add(const ManifestRow& row, const std::string& file, const std::string& folder,
            const Labels& labels, Fingerprint& fingerprint) {
-    const std::string path =
-        row.path.starts_with('/') || folder.empty() ? row.path : folder + "/" + row.path;
-    // A missing file is an error of its sample, handled by loader.on_error.
-    struct stat status {};
-    const std::uint64_t size =
-        stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-    images_.push_back({names_.size(), base::listed_size(size), labels.of(row, file),
+    const std::uint64_t name = names_.size();
+    const std::uint64_t size = add_file(row.path, folder);
+    images_.push_back({name, base::listed_size(size), labels.of(row, file),
                        static_cast<std::uint32_t>(std::min(row.line, kUint32Max))});
-    names_.insert(names_.end(), path.c_str(), path.c_str() + path.size() + 1);
-    info_.bytes += size;
     fingerprint.add(std::string_view(row.path));
     fingerprint.add(size);
     fingerprint.add(static_cast<std::uint64_t>(images_.back().label));
   }
 
+  void add_mask(const ManifestRow& row, const std::string& folder, Fingerprint& fingerprint) {
+    const std::uint64_t name = names_.size();
+    const std::uint64_t size = add_file(row.mask, folder);
+    masks_.push_back({name, base::listed_size(size)});
+    fingerprint.add(std::string_view(row.mask));
+    fingerprint.add(size);
+  }
+
+  /// Appends a file's path to names_. Returns the file's size, or 0 if it is missing, which is an
+  /// error of its sample, handled by loader.on_error.
+  std::uint64_t add_file(const std::string& listed, const std::string& folder) {
+    const bool whole = listed.empty() || listed.starts_with('/') || folder.empty();
+    const std::string path = whole ? listed : folder + "/" + listed;
+    names_.insert(names_.end(), path.c_str(), path.c_str() + path.size() + 1);
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return 0;
+    info_.bytes += static_cast<std::uint64_t>(status.st_size);
+    return static_cast<std::uint64_t>(status.st_size);
+  }
+
   std::vector<char> names_;  ///< paths, each zero-terminated
   std::vector<Image> images_;
+  std::vector<Mask> masks_;  ///< of the images, if masks are handed out
   std::optional<Targets> targets_;
 };
 
@@ -301,7 +342,7 @@ std::unique_ptr<Reader> open_manifest(const DataOptions& options) {
                     "data.path names the file, or the folder that holds it");
   std::vector<Manifest> manifests;
   for (const std::string& file : files) {
-    manifests.push_back(load(file));
+    manifests.push_back(load(file, options.masks));
     const std::string stem = fs::path(file).stem();
     if (base::is_folder(options.path) && stem != "manifest") manifests.back().split = stem;
   }

@@ -26,12 +26,13 @@ std::string_view without_bom(std::string_view text) {
   return text.starts_with(kBom) ? text.substr(kBom.size()) : text;
 }
 
-void check_row(const std::string& file, const ManifestRow& row) {
+void check_row(const std::string& file, const ManifestRow& row, const std::string& masks) {
   if (row.path.empty())
     reject_row(file, row.line, "the path is empty", "give the image's path, or remove the row");
-  if (row.path.find('\0') != std::string::npos)
-    reject_row(file, row.line, "the path holds a zero byte", "repair or remove the row");
-  if (row.label.empty() && row.target.empty())
+  for (const std::string& path : {row.path, row.mask})
+    if (path.find('\0') != std::string::npos)
+      reject_row(file, row.line, "the path holds a zero byte", "repair or remove the row");
+  if (row.label.empty() && row.target.empty() && masks.empty())
     reject_row(file, row.line, fmt::format("'{}' has no label", base::printable(row.path)),
                "give the class's number or name, or remove the row");
 }
@@ -156,7 +157,7 @@ std::string text_of(const std::string& file, std::uint64_t line, const nlohmann:
 
 }  // namespace
 
-ManifestRows parse_csv(const std::string& file, std::string_view text) {
+ManifestRows parse_csv(const std::string& file, std::string_view text, const std::string& masks) {
   CsvText csv(file, without_bom(text));
   std::vector<std::string> fields;
   if (!csv.next(fields))
@@ -167,11 +168,15 @@ ManifestRows parse_csv(const std::string& file, std::string_view text) {
   const std::size_t split = column(header, "split");
   const std::size_t target = column(header, "target");
   const bool has_target = target < header.size();
-  for (const auto& [at, name] : {std::pair(path, "path"), std::pair(label, "label")})
-    if (at == header.size() && !(at == label && has_target))
+  const std::size_t mask = masks.empty() ? header.size() : column(header, masks);
+  std::vector<std::pair<std::size_t, std::string>> needed{{path, "path"}};
+  if (!has_target && masks.empty()) needed.emplace_back(label, "label");
+  if (!masks.empty()) needed.emplace_back(mask, masks);
+  for (const auto& [at, name] : needed)
+    if (at == header.size())
       reject_row(
           file, csv.line(),
-          fmt::format("no column '{}' in the header: {}", name,
+          fmt::format("no column '{}' in the header: {}", base::printable(name),
                       base::printable(fmt::format("{}", fmt::join(header, ",")).substr(0, 80))),
           "the first line names the columns: path,label and perhaps split");
   ManifestRows result;
@@ -181,17 +186,19 @@ ManifestRows parse_csv(const std::string& file, std::string_view text) {
       reject_row(file, csv.line(),
                  fmt::format("{} fields where the header has {}", fields.size(), header.size()),
                  "a path that holds a comma needs quotes");
-    ManifestRow row{
-        std::move(fields[path]), label < header.size() ? std::move(fields[label]) : std::string(),
-        result.has_split ? std::move(fields[split]) : std::string(),
-        has_target ? target_of(file, csv.line(), fields[target]) : std::string(), csv.line()};
-    check_row(file, row);
+    ManifestRow row{std::move(fields[path]),
+                    label < header.size() ? std::move(fields[label]) : std::string(),
+                    result.has_split ? std::move(fields[split]) : std::string(),
+                    has_target ? target_of(file, csv.line(), fields[target]) : std::string(),
+                    mask < header.size() ? fields[mask] : std::string(),
+                    csv.line()};
+    check_row(file, row, masks);
     result.rows.push_back(std::move(row));
   }
   return result;
 }
 
-ManifestRows parse_jsonl(const std::string& file, std::string_view text) {
+ManifestRows parse_jsonl(const std::string& file, std::string_view text, const std::string& masks) {
   ManifestRows result;
   text = without_bom(text);
   std::uint64_t line = 0;
@@ -224,7 +231,9 @@ ManifestRows parse_jsonl(const std::string& file, std::string_view text) {
                    "nest the target less deeply");
       row.target = target->dump();
     }
-    check_row(file, row);
+    if (const auto mask = json.find(masks); !masks.empty() && mask != json.end())
+      row.mask = text_of(file, line, *mask, masks.c_str());
+    check_row(file, row, masks);
     result.rows.push_back(std::move(row));
   }
   return result;

@@ -14,6 +14,7 @@ struct ManifestRow {
   std::string label;       ///< as written; a JSON number gives its digits
   std::string split;       ///< empty if there is no such column
   std::string target;      ///< a JSON value; empty if there is none
+  std::string mask;        ///< path of its mask; empty if there is none
   std::uint64_t line = 0;  ///< line number, from 1
 };
 
@@ -22,16 +23,17 @@ struct ManifestRows {
   bool has_split = false;
 };
 
-/// Parses CSV with the columns path and label, and optionally split and target, in any order;
-/// ignores other columns. A manifest with targets may lack labels. Throws DataError with
-/// `file`:line for a missing column, a row of another length, an unclosed quote or a target that is
-/// not JSON.
-ManifestRows parse_csv(const std::string& file, std::string_view text);
+/// Parses CSV with the columns path and label, and optionally split, target and, if `masks` is not
+/// empty, that one, in any order; ignores other columns. A manifest with targets or masks may lack
+/// labels. Throws DataError with `file`:line for a missing column, a row of another length, an
+/// unclosed quote or a target that is not JSON.
+ManifestRows parse_csv(const std::string& file, std::string_view text,
+                       const std::string& masks = {});
 
-/// Parses {"path": ..., "label": ..., "split": ..., "target": ...} per line; ignores other keys and
-/// empty lines.
-/// Throws DataError with `file`:line.
-ManifestRows parse_jsonl(const std::string& file, std::string_view text);
+/// Parses {"path": ..., "label": ..., "split": ..., "target": ...} per line, and `masks` if it is
+/// not empty; ignores other keys and empty lines. Throws DataError with `file`:line.
+ManifestRows parse_jsonl(const std::string& file, std::string_view text,
+                         const std::string& masks = {});
 
 /// Throws DataError with `file`:line.
 [[noreturn]] void reject_row(const std::string& file, std::uint64_t line, const std::string& reason,

@@ -220,7 +220,11 @@ class ColdReader final : public Reader {
   std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
     Location location;
     if (!inner_->locate_mask(index, location)) return inner_->mask(index, scratch);
-    return read_cold(location, scratch).bytes;
+    try {
+      return read_cold(location, scratch).bytes;
+    } catch (const DataError& error) {
+      rethrow_for_mask(error);
+    }
   }
   std::string name(std::uint64_t index) const override { return inner_->name(index); }
   std::int64_t label(std::uint64_t index) const override { return inner_->label(index); }

@@ -32,18 +32,20 @@ namespace {
 
 class TarReader final : public Reader {
  public:
-  TarReader(const DataOptions& options, const TarFiles& found, std::uint64_t max_listed) {
+  TarReader(const DataOptions& options, const TarFiles& found, std::uint64_t max_listed)
+      : wanted_(options) {
     info_.reader = "tar";
     info_.path = options.path;
     info_.split = options.split;
     info_.encoded = true;
     info_.members = options.members;
+    info_.masks = wanted_.mask;
     if (!open_unlisted(options, found, max_listed)) open_listed(options, found);
     seen_.watch(options, info_.count);
   }
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const Entry sample = entry(index);
-    if (!info_.members.empty()) return read_group(index, sample, scratch);
+    if (!wanted_.names.empty()) return read_group(index, sample, scratch);
     const Shard& shard = shards_[sample.shard];
     if (shard.file && sample.size != base::kTooLong) {
       if (sample.size >= kMappedFrom && holds_raw(shard, sample))
@@ -57,6 +59,9 @@ class TarReader final : public Reader {
     Location location;
     locate(sample, location);
     return read_slowly(location, shard, scratch);
+  }
+  std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
+    return read(index, scratch).mask;
   }
   std::string name(std::uint64_t index) const override {
     try {
@@ -209,7 +214,7 @@ class TarReader final : public Reader {
     const Shard& shard = shards_[sample.shard];
     const TarGroup group({sample.data, sample.size, sample.back, sample.label, 0},
                          surroundings(index, shard));
-    std::uint8_t* bytes = group.reserve(scratch, info_.members.size());
+    std::uint8_t* bytes = group.reserve(scratch, wanted_);
     if (!shard.file || base::read_at(shard.file.get(), bytes, group.size(), group.begin(),
                                      shard.path.c_str()) != group.size()) {
       Location location;
@@ -218,7 +223,7 @@ class TarReader final : public Reader {
       location.size = group.size();
       read_slowly(location, shard, scratch);
     }
-    const Sample found = group.find(info_.members, scratch);
+    const Sample found = group.find(wanted_, scratch);
     seen_.add(found);
     return found;
   }
@@ -366,10 +371,10 @@ class TarReader final : public Reader {
     std::size_t first_folder = 0, count = 0;
     for (const TarIndex& index : indices) count += index.samples.size();
     samples_.reserve(count);
-    if (!info_.members.empty()) around_.reserve(count);
+    if (!wanted_.names.empty()) around_.reserve(count);
     for (std::size_t shard = 0; shard < indices.size(); ++shard) {
       std::vector<TarSurroundings> around;
-      if (!info_.members.empty())
+      if (!wanted_.names.empty())
         around = all_surroundings(indices[shard], shards_[shard].stamp.size);
       for (std::size_t i = 0; i < indices[shard].samples.size(); ++i) {
         const TarIndex::Entry& entry = indices[shard].samples[i];
@@ -426,11 +431,12 @@ class TarReader final : public Reader {
   static constexpr std::uint32_t kMappedFrom = 64 << 10;
 
   mutable std::atomic<Content> content_{Content::unknown};
+  const WantedMembers wanted_;
   KeptOpen kept_;
   std::vector<Shard> shards_;
   std::vector<Entry> samples_;                 ///< empty: looked up in `Shard::records`
   std::vector<std::int32_t> class_of_folder_;  ///< with records of samples without labels
-  std::vector<TarSurroundings> around_;        ///< of `samples_`, if members are handed out
+  std::vector<TarSurroundings> around_;        ///< of `samples_`, if members are wanted
   SeenMembers seen_;
 };
 

@@ -14,6 +14,7 @@
 #include "base/located_sample.h"
 #include "base/text.h"
 #include "millrace/error.h"
+#include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/tar_walk.h"
 
 namespace millrace::pipeline {
@@ -60,6 +61,14 @@ void require_sound(const TarMember& member, std::string_view name, const Member&
                     "data.members is for captions and the like: leave it out of data.members");
 }
 
+/// Why an ending is not that of a member, or "".
+std::string defect_of(std::string_view ending) {
+  if (ending.empty()) return "a name is empty";
+  if (ending.front() == '.' || ending.find_first_of("/ ") != ending.npos)
+    return fmt::format("'{}' is no ending of a member", base::printable(ending));
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> parse_members(const std::string& text) {
@@ -72,15 +81,27 @@ std::vector<std::string> parse_members(const std::string& text) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string name = base::lower(std::string_view(text).substr(begin, end - begin));
-    if (name.empty()) refuse("a name is empty");
-    if (name.front() == '.' || name.find_first_of("/ ") != name.npos)
-      refuse(fmt::format("'{}' is no ending of a member", base::printable(name)));
+    if (const std::string defect = defect_of(name); !defect.empty()) refuse(defect);
     if (std::ranges::count(names, name) > 0) refuse(fmt::format("'{}' comes twice", name));
     names.push_back(name);
     begin = end + 1;
   }
   if (names.size() > kMaxMembers) refuse(fmt::format("more than {} names", kMaxMembers));
   return names;
+}
+
+WantedMembers::WantedMembers(const DataOptions& options)
+    : names(options.members), mask(!options.masks.empty()) {
+  if (!mask) return;
+  names.push_back(base::lower(options.masks));
+  std::string defect = defect_of(names.back());
+  if (defect.empty() && has_image_ending("image." + names.back()) &&
+      names.back().find('.') == std::string::npos)
+    defect = fmt::format("a member .{} is an image", names.back());
+  if (!defect.empty())
+    throw UsageError(
+        fmt::format("data.masks={}: {}", base::printable(options.masks), defect),
+        "with archives it is what stands behind the keys' first dot: data.masks=seg.png");
 }
 
 TarSurroundings surroundings_of(const TarIndex::Entry* before, const TarIndex::Entry& sample,
@@ -116,8 +137,8 @@ TarGroup::TarGroup(const TarIndex::Entry& sample, const TarSurroundings& around)
   if (around.before < sample.back || around.behind < sample.size) fail_changed();
 }
 
-std::uint8_t* TarGroup::reserve(Buffer& scratch, std::size_t names) const {
-  return scratch.reserve(size() + alignof(Member) + names * sizeof(Member));
+std::uint8_t* TarGroup::reserve(Buffer& scratch, const WantedMembers& wanted) const {
+  return scratch.reserve(size() + alignof(Member) + wanted.names.size() * sizeof(Member));
 }
 
 Member* TarGroup::table(Buffer& scratch) const {
@@ -125,7 +146,8 @@ Member* TarGroup::table(Buffer& scratch) const {
   return reinterpret_cast<Member*>(scratch.data() + at);
 }
 
-Sample TarGroup::find(const std::vector<std::string>& names, Buffer& scratch) const {
+Sample TarGroup::find(const WantedMembers& wanted, Buffer& scratch) const {
+  const std::vector<std::string>& names = wanted.names;
   const std::span<const std::uint8_t> bytes(scratch.data(), size());
   Member* const found = table(scratch);
   std::uninitialized_fill_n(found, names.size(), Member{});
@@ -151,9 +173,13 @@ Sample TarGroup::find(const std::vector<std::string>& names, Buffer& scratch) co
       found[i] = bytes.subspan(member.data, member.size);
     }
   }
+  if (wanted.mask && !found[names.size() - 1])
+    throw DataError(fmt::format("it has no member .{}, its mask", names.back()),
+                    "each sample needs the member that data.masks names");
   return {.bytes = bytes.subspan(around_.before, sample_.size),
           .label = sample_.label,
-          .members = {found, names.size()}};
+          .members = {found, names.size() - (wanted.mask ? 1 : 0)},
+          .mask = wanted.mask ? *found[names.size() - 1] : std::span<const std::uint8_t>()};
 }
 
 void SeenMembers::watch(const DataOptions& options, std::uint64_t samples) {

@@ -1,4 +1,4 @@
-// Other members of an archive's samples than their images: captions, metadata (data.members).
+// Other members of an archive's samples than their images: captions, metadata, masks.
 #pragma once
 
 #include <atomic>
@@ -25,6 +25,16 @@ inline constexpr std::uint64_t kMaxGroupBytes = std::uint64_t{256} << 20;
 /// Parses data.members, as "txt,json", to names in lower case. Throws UsageError.
 MILLRACE_PRIVATE_API std::vector<std::string> parse_members(const std::string& text);
 
+/// Members that are read with each image.
+struct WantedMembers {
+  WantedMembers() = default;
+  /// Throws UsageError if data.masks is no ending of a member.
+  explicit WantedMembers(const DataOptions& options);
+
+  std::vector<std::string> names;  ///< DataOptions::members, then that of the mask, if there is one
+  bool mask = false;
+};
+
 /// Bytes around the first one of an image among which its sample's other members lie: from the end
 /// of the image before to the headers of the next. Numbers that are too large are kTooLong.
 struct TarSurroundings {
@@ -48,11 +58,11 @@ class TarGroup {
   std::uint64_t begin() const { return sample_.data - around_.before; }  ///< in the archive
   std::size_t size() const { return std::size_t{around_.before} + around_.behind; }
   /// Returns memory for the part, which the caller fills.
-  std::uint8_t* reserve(Buffer& scratch, std::size_t names) const;
-  /// Returns the sample with those of its members that have the endings `names`, all of it in
-  /// `scratch`. Allocates for names of over 100 bytes only, once it has warmed up. Throws DataError
-  /// for a member that is too long, no file, or there twice, and for an archive that was changed.
-  Sample find(const std::vector<std::string>& names, Buffer& scratch) const;
+  std::uint8_t* reserve(Buffer& scratch, const WantedMembers& wanted) const;
+  /// Returns the sample with its members and its mask, all of it in `scratch`. Allocates for names
+  /// of over 100 bytes only, once it has warmed up. Throws DataError for a member that is too long,
+  /// no file, or there twice, for a mask that is missing, and for an archive that was changed.
+  Sample find(const WantedMembers& wanted, Buffer& scratch) const;
 
  private:
   Member* table(Buffer& scratch) const;

@@ -77,7 +77,7 @@ void RemoteReader::check_listed(const Part& part, const TarIndex& index) {
 void RemoteReader::adopt(Part& part, const TarIndex& index) const {
   part.entries.reserve(part.count);
   std::vector<TarSurroundings> around;
-  if (!info_.members.empty()) around = all_surroundings(index, part.shard.listed.size);
+  if (!wanted_.names.empty()) around = all_surroundings(index, part.shard.listed.size);
   for (std::size_t i = 0; i < index.samples.size(); ++i) {
     const TarIndex::Entry& entry = index.samples[i];
     const std::int32_t of_folder = part.class_of_folder[entry.folder];

@@ -45,13 +45,17 @@ bool RemoteReader::Readers::let_go() {
 }
 
 RemoteReader::RemoteReader(const DataOptions& options)
-    : set_(options), ranges_(reads_ranges(options)), checked_(options.index == IndexUse::off) {
+    : wanted_(options),
+      set_(options),
+      ranges_(reads_ranges(options)),
+      checked_(options.index == IndexUse::off) {
   info_.reader = "tar";
   info_.path = redacted(options.path);
   info_.split = options.split;
   info_.encoded = true;
   info_.requested = ranges_;
   info_.members = options.members;
+  info_.masks = wanted_.mask;
   for (const RemoteShard& shard : set_.shards()) {
     parts_.push_back(std::make_unique<Part>());
     parts_.back()->shard = shard;
@@ -80,7 +84,7 @@ RemoteReader::~RemoteReader() {
 Sample RemoteReader::read(std::uint64_t index, Buffer& scratch) const {
   const Pin pin(*this, part_of(index));
   const Part& part = pin.part();
-  if (!info_.members.empty()) return read_group(pin.part(), index - part.first, scratch);
+  if (!wanted_.names.empty()) return read_group(pin.part(), index - part.first, scratch);
   const Entry& sample = part.entries[index - part.first];
   if (sample.size == base::kTooLong) {
     Location location = location_of(part, sample);
@@ -99,13 +103,13 @@ Sample RemoteReader::read_group(Part& part, std::uint64_t index, Buffer& scratch
   const Entry& sample = part.entries[index];
   const TarGroup group({sample.data, sample.size, sample.back, sample.label, 0},
                        part.around[index]);
-  std::uint8_t* bytes = group.reserve(scratch, info_.members.size());
+  std::uint8_t* bytes = group.reserve(scratch, wanted_);
   if (ranges_) {
     fetch_range(part, group.begin(), group.size(), bytes);
   } else {
     read_file(part, group.begin(), group.size(), bytes);
   }
-  const Sample found = group.find(info_.members, scratch);
+  const Sample found = group.find(wanted_, scratch);
   seen_.add(found);
   return found;
 }

@@ -29,6 +29,9 @@ class RemoteReader final : public Reader {
   RemoteReader& operator=(const RemoteReader&) = delete;
 
   Sample read(std::uint64_t index, Buffer& scratch) const override;
+  std::span<const std::uint8_t> mask(std::uint64_t index, Buffer& scratch) const override {
+    return read(index, scratch).mask;
+  }
   std::string name(std::uint64_t index) const override;
   /// Opens the sample's archive: fetches it, or with ranges its index.
   std::int64_t label(std::uint64_t index) const override;
@@ -145,6 +148,7 @@ class RemoteReader final : public Reader {
   void number(Part& part);
   void count_classes(const DataOptions& options);
 
+  const WantedMembers wanted_;
   mutable RemoteSet set_;
   const bool ranges_;  ///< samples are fetched one by one, and nothing is cached
   std::vector<std::unique_ptr<Part>> parts_;

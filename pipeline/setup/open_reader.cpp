@@ -55,7 +55,7 @@ std::unique_ptr<Reader> prepared(std::unique_ptr<Reader> whole, const DataOption
   if (!options.masks.empty() && !whole->info().masks)
     throw UsageError(fmt::format("data.masks={}: data.reader={} reads no masks", options.masks,
                                  whole->info().reader),
-                     "set data.reader=folder, or leave data.masks out");
+                     "set data.reader=folder, tar or manifest, or leave data.masks out");
   if (options.instance_masks &&
       (whole->annotations() == nullptr || !whole->annotations()->has_outlines))
     throw UsageError(fmt::format("data.instance_masks: data.reader={} reads no outlines of objects",
@@ -67,10 +67,11 @@ std::unique_ptr<Reader> prepared(std::unique_ptr<Reader> whole, const DataOption
       throw UsageError(
           fmt::format("{}: data.reader={} reads no members of archives", key, whole->info().reader),
           "set data.reader=tar, or leave data.members out");
-    if (options.cache != Cache::os)
-      throw UsageError(key + ": data.cache=ram and cold serve images alone",
-                       "leave out data.cache or data.members");
   }
+  if (options.cache != Cache::os &&
+      (!whole->info().members.empty() || (whole->info().masks && whole->info().reader == "tar")))
+    throw UsageError("data.cache=ram and cold serve the images of archives alone",
+                     "leave out data.cache, or data.members and data.masks");
   auto reader = choose_subset(std::move(whole), options);
   switch (options.cache) {
     case Cache::ram:

@@ -34,8 +34,10 @@ std::vector<Param> data_keys() {
                   "folder of the data set; tar, manifest and coco also take a file, tar also "
                   "shard-{000..003}.tar, http://HOST/FOLDER/ and s3://BUCKET/FOLDER/"),
       Param::text("data.masks", "",
-                  "folder: masks for segmentation: MASKS/SPLIT/.../NAME.png beside "
-                  "DIR/SPLIT/.../NAME.jpg, 8-bit gray or palette, whose pixels are class ids"),
+                  "masks for segmentation, 8-bit gray or palette PNGs whose pixels are class ids; "
+                  "data.reader=folder: their folder, MASKS/SPLIT/.../NAME.png beside "
+                  "DIR/SPLIT/.../NAME.jpg; manifest: the column of their paths; tar: the ending of "
+                  "a member, as seg.png"),
       Param::text("data.members", "",
                   "data.reader=tar: other members of each sample that batches hand out, as "
                   "txt,json: their names behind the key's dot"),

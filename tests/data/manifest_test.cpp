@@ -57,6 +57,43 @@ TEST(Csv, BadLines) {
   refused("path,label\na\"b,1\n", {"m.csv:2", "does not begin with one"});
 }
 
+TEST(Manifest, AColumnNamesTheMasks) {
+  const TempFolder folder;
+  for (const char* name : {"a", "b", "c"}) {
+    folder.write(std::string("images/") + name + ".jpg", Bytes{1});
+    folder.write(std::string("masks/") + name + ".png",
+                 Bytes{'m', static_cast<std::uint8_t>(*name)});
+  }
+  folder.write("m.csv", bytes_from("path,seg,label\nimages/a.jpg,masks/a.png,0\n"
+                                   "images/b.jpg,masks/gone.png,0\nimages/c.jpg,,1\n"));
+  folder.write("m.jsonl", bytes_from("{\"path\": \"images/a.jpg\", \"seg\": \"masks/a.png\"}\n"
+                                     "{\"path\": \"images/b.jpg\", \"seg\": \"masks/gone.png\"}\n"
+                                     "{\"path\": \"images/c.jpg\"}\n"));
+  for (const char* name : {"m.csv", "m.jsonl"}) {
+    DataOptions options{"manifest", folder.path(name)};
+    const std::uint64_t without =
+        name == std::string("m.csv") ? open_reader(options)->info().fingerprint : 0;
+    options.masks = "seg";
+    for (const Cache cache : {Cache::os, Cache::ram, Cache::cold}) {
+      options.cache = cache;
+      const auto reader = open_reader(options);
+      EXPECT_TRUE(reader->info().masks);
+      EXPECT_NE(reader->info().fingerprint, without);
+      Buffer scratch;
+      const auto mask = reader->mask(0, scratch);
+      EXPECT_EQ(Bytes(mask.begin(), mask.end()), (Bytes{'m', 'a'}));
+      expect_data_error({"its mask", "masks/gone.png", "No such file"},
+                        [&] { reader->mask(1, scratch); });
+      expect_data_error({"it has no mask"}, [&] { reader->mask(2, scratch); });
+    }
+    options.cache = Cache::os;
+    options.masks = "other";
+    expect_data_error({name == std::string("m.csv") ? "no column 'other' in the header: path,seg"
+                                                    : "no image has a mask"},
+                      [&] { open_reader(options); });
+  }
+}
+
 TEST(Jsonl, RowsAndBadLines) {
   const auto table = parse_jsonl("m.jsonl",
                                  "{\"path\": \"a.jpg\", \"label\": 3, \"w\": [1]}\n\n"

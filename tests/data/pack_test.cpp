@@ -233,6 +233,21 @@ TEST(Pack, KeepsTheMembersThatItIsAskedFor) {
     }
   }
   options.force = true;
+  options.members = {"txt"};
+  options.masks = source.masks = packed.masks = "seg.png";
+  source.members = packed.members = options.members;
+  tools::pack(options);
+  const auto masked = open_reader(source), same = open_reader(packed);
+  for (std::uint64_t i = 0; i < 6; ++i)
+    EXPECT_TRUE(std::ranges::equal(masked->read(i, one).mask, same->read(i, two).mask)) << i;
+  EXPECT_EQ(same->read(0, two).mask.size(), picture(1).size());
+  options.members = {"seg.png"};
+  EXPECT_THROW(tools::pack(options), UsageError) << "it is the mask";
+  options.members.clear();
+  options.shrink.short_side = 8;
+  EXPECT_THROW(tools::pack(options), UsageError) << "masks keep their size";
+  options.shrink.short_side = 0;
+  options.masks.clear();
   for (const char* own : {"cls", "jpg", "png"}) {  // pack writes these itself
     options.members = {own};
     EXPECT_THROW(tools::pack(options), UsageError) << own;

@@ -98,6 +98,37 @@ TEST(TarMembers, AreFoundThroughIndexesAsWell) {
   }
 }
 
+TEST(TarMembers, OneOfThemIsTheMask) {
+  const TempFolder folder;
+  const std::string path = folder.write("set/set.tar", captioned().end());
+  tools::make_indexes(folder.path("set"), {});
+  for (const char* members : {"", "txt"}) {
+    DataOptions options = asking_for(path, members);
+    options.masks = "SEG.png";
+    const auto listed = open_reader(options), looked_up = open_tar(options, /*max_listed=*/1);
+    for (const auto* reader : {listed.get(), looked_up.get()}) {
+      EXPECT_TRUE(reader->info().masks);
+      EXPECT_EQ(reader->info().members, options.members) << "the mask is handed out as such";
+      Buffer scratch;
+      const Sample sample = reader->read(0, scratch);
+      EXPECT_EQ(sample.members.size(), options.members.size());
+      EXPECT_EQ(Bytes(sample.mask.begin(), sample.mask.end()), Bytes{'S'});
+      EXPECT_EQ(reader->mask(0, scratch).size(), 1u);
+      EXPECT_EQ(failure_of(*reader, 1), "it has no member .seg.png, its mask");
+    }
+  }
+  const auto refused = [&](const std::string& masks, const std::string& reason, Cache cache) {
+    DataOptions options{"tar", path};
+    options.masks = masks;
+    options.cache = cache;
+    test::expect_error(Exit::usage, {reason}, [&] { open_reader(options); });
+  };
+  refused("png", "data.masks=png: a member .png is an image", Cache::os);
+  refused("/data/masks", "data.masks=/data/masks: '/data/masks' is no ending", Cache::os);
+  refused(".seg.png", "'.seg.png' is no ending of a member", Cache::os);
+  refused("seg.png", "data.cache=ram and cold serve the images of archives alone", Cache::ram);
+}
+
 TEST(TarMembers, FollowSplitsAndSubsets) {
   const TempFolder folder;
   TarBuilder tar;

@@ -32,21 +32,32 @@ Corpus corpus() {
            "77777777777", "\x80", std::string(1, '\0'), "{\"label\": ", "12 path=ab\n"}};
 }
 
-/// Reads a sample with its members, as readers do.
-void find_members(std::span<const std::uint8_t> archive, const pipeline::TarIndex::Entry& entry,
-                  const pipeline::TarSurroundings& around, Buffer& scratch) {
-  const std::vector<std::string> names{"txt", "json", "cls"};
+/// Reads a sample with its members and, if it is wanted, its mask, as readers do.
+void find_members(const pipeline::WantedMembers& wanted, std::span<const std::uint8_t> archive,
+                  const pipeline::TarIndex::Entry& entry, const pipeline::TarSurroundings& around,
+                  Buffer& scratch) {
   const pipeline::TarGroup group(entry, around);
   require(group.begin() + group.size() <= archive.size(), "a group lies in the archive");
-  std::ranges::copy(archive.subspan(group.begin(), group.size()),
-                    group.reserve(scratch, names.size()));
-  const Sample sample = group.find(names, scratch);
+  std::ranges::copy(archive.subspan(group.begin(), group.size()), group.reserve(scratch, wanted));
+  const Sample sample = group.find(wanted, scratch);
   require(std::ranges::equal(sample.bytes, archive.subspan(entry.data, entry.size)),
           "a sample is its image");
   for (const Member& member : sample.members)
     require(!member || (member->data() >= scratch.data() &&
                         member->data() + member->size() <= scratch.data() + group.size()),
             "a member lies in the group");
+  require(wanted.mask || sample.mask.empty(), "a mask is asked for");
+  require(sample.mask.empty() ||
+              (sample.mask.data() >= scratch.data() &&
+               sample.mask.data() + sample.mask.size() <= scratch.data() + group.size()),
+          "a mask lies in the group");
+}
+
+pipeline::WantedMembers wanted(const std::string& masks) {
+  DataOptions options;
+  options.members = {"txt", "json", "cls"};
+  options.masks = masks;
+  return pipeline::WantedMembers(options);
 }
 
 }  // namespace millrace::fuzz
@@ -78,8 +89,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto around = pipeline::all_surroundings(index, size);
     Buffer scratch;
     for (std::size_t i = 0; i < around.size(); ++i)
-      fuzz::accepts(Exit::data,
-                    [&] { fuzz::find_members(bytes, index.samples[i], around[i], scratch); });
+      for (const char* mask : {"", "cls"})
+        fuzz::accepts(Exit::data, [&] {
+          fuzz::find_members(fuzz::wanted(mask), bytes, index.samples[i], around[i], scratch);
+        });
   });
   return 0;
 }

@@ -1,5 +1,8 @@
 // Encoded images through the program: planned, decoded by region, resumed and inspected.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <fstream>
 
 #include "tests/program/datasets.h"
 #include "tests/program/program.h"
@@ -203,6 +206,39 @@ TEST_F(Photos, VerifyFindsMasksThatAreWrong) {
          "train/000002.jpg: its mask is cut short", "test/000001.jpg: its mask is no PNG file"});
   std::filesystem::remove_all(masks + "/test");
   found({"data.masks=" + masks + ": no image has a mask"});
+}
+
+TEST_F(Photos, MasksOfArchivesAndManifestsGiveTheBatchesOfTheFolder) {
+  const std::string set = in("masked").string(), packed = in("masked-tar").string();
+  const std::string images = set + "/images", masks = set + "/masks";
+  const Result made = run({"data", "make", "boxes", set, "--train", "6", "--test", "2", "--masks"});
+  EXPECT_NE(made.out.find("millrace bench segmentation-512 data.path=" + images +
+                          " data.masks=" + masks + " loader.batch=6"),
+            std::string::npos)
+      << made.out;
+  EXPECT_TRUE(succeeded(run({"data", "pack", images, packed, "--masks", masks})));
+  std::ofstream manifest(set + "/m.csv");
+  manifest << "path,mask\n";
+  for (const int i : {0, 1, 2, 3, 4, 5})
+    manifest << fmt::format("images/train/{0:06}.jpg,masks/train/{0:06}.png\n", i);
+  manifest.close();
+  const auto hash = [&](const std::string& reader, const std::string& path,
+                        const std::string& where) {
+    const Result bench =
+        run({"bench", "segmentation-512", "data.reader=" + reader, "data.path=" + path,
+             "data.masks=" + where, "loader.batch=3", "loader.io_threads=2", "--hash", "--json"});
+    EXPECT_TRUE(succeeded(bench));
+    return parse_json(bench.out)["batch_hash"].get<std::string>();
+  };
+  const std::string expected = hash("folder", images, masks);
+  EXPECT_EQ(hash("tar", packed, "seg.png"), expected);
+  EXPECT_EQ(hash("manifest", set + "/m.csv", "mask"), expected);
+  EXPECT_TRUE(succeeded(run({"data", "verify", packed, "--masks", "seg.png"})));
+  std::filesystem::resize_file(masks + "/train/000002.png", 200);
+  const Result wrong = run({"data", "verify", set + "/m.csv", "--masks", "mask"});
+  EXPECT_EQ(wrong.exit_code, 3);
+  EXPECT_NE(wrong.out.find("000002.jpg (line 4): its mask is cut short"), std::string::npos)
+      << wrong.out;
 }
 
 TEST_F(Photos, InspectDrawsTheMasksOfASet) {

@@ -3,6 +3,7 @@ import copy
 import os
 import pickle
 import struct
+import tarfile
 import zlib
 
 import numpy as np
@@ -55,6 +56,22 @@ def test_masks_follow_the_images(folder):
         assert set(np.unique(batch.masks)) == {3, 200}
         # A resized image fades over two pixels where its mask has an edge.
         assert (bright != inside).mean() < 0.02 < inside.mean()
+
+
+def test_archives_and_manifests_have_masks_too(folder, tmp_path):
+    names = [path.relative_to(folder / "images")
+             for path in sorted((folder / "images/train").rglob("*.jpg"), key=os.fspath)]
+    masks = [(folder / "masks" / name).with_suffix(".png") for name in names]
+    with tarfile.open(tmp_path / "train.tar", "w") as archive:
+        for index, (name, mask) in enumerate(zip(names, masks)):
+            archive.add(folder / "images" / name, f"{index:06}.jpg")
+            archive.add(mask, f"{index:06}.seg.png")
+    rows = [f"{folder / 'images' / name},{mask}\n" for name, mask in zip(names, masks)]
+    (tmp_path / "set.csv").write_text("path,mask\n" + "".join(rows))
+    for data in (mr.Tar(tmp_path / "train.tar", masks="seg.png"), mr.Manifest(tmp_path / "set.csv", masks="mask")):
+        loader = mr.Loader(data, GEOMETRY, "output.dtype=u8", batch=8, numpy=True)
+        for batch, expected in zip(loader, make(folder), strict=True):
+            assert (batch.images == expected.images).all() and (batch.masks == expected.masks).all()
 
 
 def test_places_outside_of_an_image_have_the_fill(folder):

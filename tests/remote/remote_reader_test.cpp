@@ -79,9 +79,11 @@ struct Served {
   std::unique_ptr<Reader> open(const std::string& path = "/set/", std::uint64_t limit = 0,
                                const std::string& cache = {},
                                RemoteFetch fetch = RemoteFetch::automatic,
-                               const std::vector<std::string>& members = {}) {
+                               const std::vector<std::string>& members = {},
+                               const std::string& masks = {}) {
     DataOptions options;
     options.members = members;
+    options.masks = masks;
     options.remote.fetch = fetch;
     options.reader = "tar";
     options.path = server.url() + path;
@@ -146,6 +148,20 @@ TEST(RemoteReader, MembersComeWithTheirImageByArchiveAndByRanges) {
     // An image and its members are one request.
     EXPECT_EQ(served.server.requests().size() - requests,
               fetch == RemoteFetch::ranges ? remote->info().count : 0);
+  }
+}
+
+TEST(RemoteReader, AMaskComesWithItsImage) {
+  Served served;
+  for (const RemoteFetch fetch : {RemoteFetch::shards, RemoteFetch::ranges}) {
+    const auto remote = served.open("/set/", 0, {}, fetch, {}, "cls");
+    EXPECT_TRUE(remote->info().masks);
+    Buffer scratch;
+    const Sample sample = remote->read(3, scratch);
+    EXPECT_TRUE(sample.members.empty());
+    ASSERT_EQ(sample.mask.size(), 1u) << "its pixels do not matter here";
+    EXPECT_EQ(sample.mask.front(), '0' + sample.label);
+    EXPECT_EQ(remote->mask(3, scratch).front(), '0' + sample.label);
   }
 }
 

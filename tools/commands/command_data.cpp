@@ -104,15 +104,17 @@ Exit objects(ObjectsOptions options) {
 Exit boxes(BoxesOptions options) {
   ProgressLine line;
   const std::int64_t begin = base::Clock::steady_ns();
+  constexpr std::uint64_t kBatch = 16;  // of both recipes
   options.progress = progress_to(line, "boxes");
   make_boxes(options);
   line.clear();
   return report_made(
       "boxes", options.path, options.train, options.test, seconds_since(begin),
-      fmt::format("millrace bench data.reader={} {}{}{}", options.masks ? "folder" : "coco",
-                  shell_word("data.path=" + options.path),
+      fmt::format("millrace bench {} {}{}{}",
+                  options.masks ? "segmentation-512" : "coco-mosaic-640",
+                  shell_word("data.path=" + options.path + (options.masks ? "/images" : "")),
                   options.masks ? " " + shell_word("data.masks=" + options.path + "/masks") : "",
-                  batch_for(options.train, kDefaultBatch)));
+                  batch_for(options.train, kBatch)));
 }
 
 Exit photos(PhotosOptions options) {
@@ -379,7 +381,8 @@ void add_verify(CLI::App& data, Command& chosen) {
       data.add_subcommand("verify", "list the content of a data set and what is wrong with it");
   auto options = std::make_shared<VerifyOptions>();
   command->add_option("path", options->path, "folder, archive or manifest")->required();
-  command->add_option("--masks", options->masks, "folder of its masks, as data.masks");
+  command->add_option("--masks", options->masks,
+                      "its masks, as data.masks: a folder, or a member of archives, as seg.png");
   command
       ->add_option("--classes", options->classes, "number of classes: every label must be below it")
       ->check(CLI::PositiveNumber);
@@ -442,6 +445,8 @@ void add_pack(CLI::App& data, Command& chosen) {
   auto members = std::make_shared<std::string>();
   command->add_option("--members", *members,
                       "other members of an archive's samples to keep, as txt,json (data.members)");
+  command->add_option("--masks", options->masks,
+                      "masks to pack as members .seg.png, as data.masks names them: their folder");
   const CLI::Option* quality = add_shrink(*command, options->shrink);
   command->add_flag("--force", options->force, "overwrite existing archives");
   command->footer("Example:\n  millrace data pack data/photos data/photos-tar --shard-size 256");

@@ -242,6 +242,7 @@ struct PackOptions {
   std::uint64_t most = 0;            ///< most samples per split, spread evenly; 0: all
   ShrinkOptions shrink;              ///< converts images
   std::vector<std::string> members;  ///< of the source's archives that are kept (DataOptions)
+  std::string masks{};               ///< DataOptions::masks; packed as members .seg.png
   Progress progress;                 ///< counts samples written and read back; may throw to abort
   /// Called now and then, from any thread, while the indexes are written and the archives are in
   /// place already. May throw to abort; may be empty.
@@ -271,7 +272,7 @@ struct VerifyOptions {
   std::uint64_t max_pixels = kMaxPixels;
   int threads = 0;  ///< 0: one per core
   Progress progress;
-  std::string masks{};  ///< folder of its masks, as data.masks; empty: none
+  std::string masks{};  ///< DataOptions::masks; empty: none
 };
 
 struct VerifyProblem {

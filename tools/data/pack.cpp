@@ -28,6 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kShardBytes = 1'000'000'000;
+/// Ending of a packed sample's mask.
+constexpr const char* kMaskEnding = "seg.png";
 /// Most images that are converted together, and bytes of them after which no further one is begun.
 constexpr std::uint64_t kTogether = 512;
 constexpr std::uint64_t kTogetherBytes = std::uint64_t{128} << 20;
@@ -67,6 +69,7 @@ std::unique_ptr<Reader> open_source(const PackOptions& options, const std::strin
   data.path = options.source;
   data.split = split;
   data.members = options.members;
+  data.masks = options.masks;
   auto reader = open_reader(data);
   if (!reader->info().encoded)
     throw UsageError(
@@ -108,7 +111,7 @@ class Contents {
 
 class Packer {
  public:
-  explicit Packer(const PackOptions& options) : options_(options) {
+  explicit Packer(const PackOptions& options) : options_(options), endings_(options.members) {
     single_ = options.target.ends_with(".tar");
     folder_ = single_ ? fs::path(options.target).parent_path() : fs::path(options.target);
     if (folder_.empty()) folder_ = ".";
@@ -120,6 +123,7 @@ class Packer {
         throw UsageError(
             fmt::format("--members {0}: pack writes each sample's image and .cls itself", name),
             "leave it out");
+    if (!options.masks.empty()) add_masks();
     plan();
     check_target();
   }
@@ -147,6 +151,16 @@ class Packer {
   }
 
  private:
+  void add_masks() {
+    if (options_.shrink.resizes())
+      throw UsageError("--masks with --short-side or --max-side: masks keep their size",
+                       "pack the images as they are");
+    if (std::ranges::count(endings_, kMaskEnding) > 0)
+      throw UsageError(fmt::format("--members {} with --masks, which writes it", kMaskEnding),
+                       "leave it out of --members");
+    endings_.emplace_back(kMaskEnding);
+  }
+
   void plan() {
     std::optional<pipeline::MissingSplit> missing;
     for (const std::string& split :
@@ -277,11 +291,11 @@ class Packer {
   };
 
   /// Copies a sample's members.
-  static void keep_members(const Sample& sample, Image& image) {
+  static void keep_members(const std::vector<Member>& members, Image& image) {
     std::size_t size = 0;
-    for (const Member& member : sample.members) size += member ? member->size() : 0;
+    for (const Member& member : members) size += member ? member->size() : 0;
     image.member_bytes.reserve(size);  // views into it are kept
-    for (const Member& member : sample.members) {
+    for (const Member& member : members) {
       image.members.emplace_back();
       if (!member) continue;
       const std::size_t at = image.member_bytes.size();
@@ -298,12 +312,15 @@ class Packer {
     std::atomic<std::uint64_t> bytes{0};
     const auto load_some = [&](std::uint64_t begin, std::uint64_t end) {
       if (bytes.load() > kTogetherBytes) return;
-      Buffer scratch;
+      Buffer scratch, mask_scratch;
       Shrinker shrinker(options_.shrink);
       for (std::uint64_t i = begin; i < end; ++i) try {
           const Sample sample = source.read(source_index(job, first + i), scratch);
           images[i].label = sample.label;
-          keep_members(sample, images[i]);
+          std::vector<Member> members(sample.members.begin(), sample.members.end());
+          if (source.info().masks)
+            members.emplace_back(source.mask(source_index(job, first + i), mask_scratch));
+          keep_members(members, images[i]);
           if (options_.shrink.wanted())
             images[i].bytes = shrinker.run(sample.bytes);
           else
@@ -345,7 +362,7 @@ class Packer {
                 {reinterpret_cast<const std::uint8_t*>(label.data()), label.size()});
     for (std::size_t name = 0; name < image.members.size(); ++name)
       if (const Member& member = image.members[name])
-        archive.add(fmt::format("{:09}.{}", index, options_.members[name]), *member);
+        archive.add(fmt::format("{:09}.{}", index, endings_[name]), *member);
   }
 
   void verify(const Job& job, const Staging& staging, std::uint64_t written) {
@@ -355,7 +372,7 @@ class Packer {
     data.path = staging.folder();
     data.split = job.source->info().split;
     data.index = IndexUse::off;
-    data.members = options_.members;
+    data.members = endings_;
     const auto packed = pipeline::open_tar_files(data, files, staging.folder());
     Contents contents;
     Buffer scratch;
@@ -404,6 +421,7 @@ class Packer {
   }
 
   const PackOptions& options_;
+  std::vector<std::string> endings_;  ///< of the members beside images and labels
   bool single_ = false;
   fs::path folder_;
   std::vector<Job> jobs_;

@@ -186,18 +186,23 @@ void verify_split_folder(const VerifyOptions& options, const char* split, const 
   report.splits.push_back(std::move(result));
 }
 
-/// Unpacks the mask of every image, whose own damage has been found.
-void verify_masks(const VerifyOptions& options, const char* split, VerifyReport& report) {
+DataOptions options_of(const VerifyOptions& options, const std::string& kind, const char* split) {
   DataOptions data;
-  data.reader = "folder";
+  data.reader = kind;
   data.path = options.path;
   data.split = split;
+  data.classes = options.classes;
+  data.index = IndexUse::off;
   data.masks = options.masks;
-  const auto reader = open_reader(data);
+  return data;
+}
+
+/// Unpacks the mask of every image, whose own damage has been found.
+void verify_masks(const VerifyOptions& options, const Reader& reader, VerifyReport& report) {
   std::mutex mutex;
   std::vector<std::pair<std::uint64_t, std::string>> failures;
   parallel_for(
-      reader->info().count, 16, options.threads, options.progress,
+      reader.info().count, 16, options.threads, options.progress,
       [&](std::uint64_t begin, std::uint64_t end) {
         pipeline::DecodeScratch decode;
         pipeline::LabelPng mask;
@@ -205,12 +210,12 @@ void verify_masks(const VerifyOptions& options, const char* split, VerifyReport&
         for (std::uint64_t index = begin; index < end; ++index) {
           Size image;
           try {
-            image = decode.open(reader->read(index, image_bytes).bytes, options.max_pixels).size;
+            image = decode.open(reader.read(index, image_bytes).bytes, options.max_pixels).size;
           } catch (const Error&) {
             continue;
           }
           try {
-            mask.open(reader->mask(index, mask_bytes), options.max_pixels);
+            mask.open(reader.mask(index, mask_bytes), options.max_pixels);
             mask.require_size(image);
             mask.pixels({0, 0, image.width, image.height}, 0);
           } catch (const DataError& error) {
@@ -221,7 +226,7 @@ void verify_masks(const VerifyOptions& options, const char* split, VerifyReport&
       });
   std::sort(failures.begin(), failures.end());
   for (const auto& [index, reason] : failures)
-    report.problems.push_back({reader->name(index), reason});
+    report.problems.push_back({reader.name(index), reason});
 }
 
 void verify_folder(const VerifyOptions& options, VerifyReport& report) {
@@ -236,7 +241,9 @@ void verify_folder(const VerifyOptions& options, VerifyReport& report) {
     }
     const bool sound = passes(report, [&] { verify_split_folder(options, split, root, report); });
     if (sound && !options.masks.empty())
-      passes(report, [&] { verify_masks(options, split, report); });
+      passes(report, [&] {
+        verify_masks(options, *open_reader(options_of(options, report.kind, split)), report);
+      });
   }
   if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});
   if (report.splits.size() == 2 && report.splits[0].classes != report.splits[1].classes)
@@ -251,13 +258,7 @@ void verify_folder(const VerifyOptions& options, VerifyReport& report) {
 void verify_encoded(const VerifyOptions& options, const char* split, VerifyReport& report,
                     std::string& missing) {
   try {
-    DataOptions data;
-    data.reader = report.kind;
-    data.path = options.path;
-    data.split = split;
-    data.classes = options.classes;
-    data.index = IndexUse::off;
-    const auto reader = open_reader(data);
+    const auto reader = open_reader(options_of(options, report.kind, split));
     const DatasetInfo& info = reader->info();
     VerifySplit result{split, info.count, info.classes, {}, {}, {}, info.fingerprint};
     result.class_counts.resize(info.classes.size());
@@ -274,6 +275,7 @@ void verify_encoded(const VerifyOptions& options, const char* split, VerifyRepor
     for (const auto& [index, reason] : found.failures)
       report.problems.push_back({reader->name(index), reason});
     report.splits.push_back(std::move(result));
+    if (!options.masks.empty()) verify_masks(options, *reader, report);
   } catch (const pipeline::MissingSplit& error) {
     missing = error.what();  // a set may have only one split
   } catch (const DataError& error) {
@@ -299,10 +301,12 @@ void add_indexes(const VerifyOptions& options, VerifyReport& report) {
 VerifyReport verify_data(const VerifyOptions& options) {
   VerifyReport report;
   report.kind = detect_reader(options.path);
-  if (!options.masks.empty() && report.kind != "folder")
+  if (!options.masks.empty() && report.kind != "folder" && report.kind != "tar" &&
+      report.kind != "manifest")
     throw UsageError(
         fmt::format("--masks {}: {} is of kind {}", options.masks, options.path, report.kind),
-        "masks lie beside a folder of images: give that folder, such as data/boxes/images");
+        "folders of images, archives and manifests have masks: give such a set, as "
+        "data/boxes/images");
   if (report.kind == "tar" || report.kind == "manifest" || report.kind == "coco" ||
       report.kind == "yolo") {
     std::string missing;

@@ -259,7 +259,7 @@ class Batch(tuple[Any, ...]):
         """
         masks = self._raw.masks()
         if masks is None:
-            raise UsageError("this data set has no masks", "read a folder with masks: data.masks=FOLDER")
+            raise UsageError("this data set has no masks", "name its masks: data.masks")
         return masks
 
     @property

@@ -33,38 +33,44 @@ class Files(Source):
 
 
 @dataclasses.dataclass(frozen=True)
-class Folder(Files):
-    """JPEG files, one folder per class, as torchvision's ImageFolder; with train/ and test/ or val/ if they exist.
-
-    `masks` is a folder of masks for segmentation, Batch.masks: masks/SPLIT/.../NAME.png beside path/SPLIT/.../NAME.jpg.
-    """
-
+class _Masked(Files):
     masks: str | os.PathLike[str] | None = None
-    _reader: ClassVar[str] = "folder"
 
     def overrides(self) -> list[str]:
         """Returns the data set as overrides of a recipe."""
         return [*super().overrides(), *([] if self.masks is None else [f"data.masks={os.fspath(self.masks)}"])]
 
 
+class Folder(_Masked):
+    """JPEG files, one folder per class, as torchvision's ImageFolder; with train/ and test/ or val/ if they exist.
+
+    `masks` is a folder of masks for segmentation, Batch.masks: masks/SPLIT/.../NAME.png beside path/SPLIT/.../NAME.jpg.
+    """
+
+    _reader = "folder"
+
+
 @dataclasses.dataclass(frozen=True)
 class Tar(Files):
     """Shards in WebDataset's format: a folder, a file, or shard-{000..003}.tar.
 
-    `members` names other members of the samples, as ("txt", "json"), which batches then have: Batch.members.
+    `members` names other members of the samples, as ("txt", "json"), which batches then have: Batch.members. `masks`
+    names the member with a mask for segmentation, as "seg.png": Batch.masks.
     """
 
     members: Sequence[str] = ()
+    masks: str | None = None
     _reader: ClassVar[str] = "tar"
 
     def overrides(self) -> list[str]:
         """Returns the data set as overrides of a recipe."""
         names = [self.members] if isinstance(self.members, str) else self.members
-        return [*super().overrides(), *([f"data.members={','.join(names)}"] if names else [])]
+        masks = [] if self.masks is None else [f"data.masks={self.masks}"]
+        return [*super().overrides(), *([f"data.members={','.join(names)}"] if names else []), *masks]
 
 
-class Manifest(Files):
-    """Files and labels listed in CSV or JSONL."""
+class Manifest(_Masked):
+    """Files and labels listed in CSV or JSONL. `masks` names the column of masks' paths, for segmentation."""
 
     _reader = "manifest"
 
