@@ -11,7 +11,7 @@
 #include "measure/batch_history.h"
 #include "measure/scheduler_wait.h"
 #include "millrace/error.h"
-#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/noise.h"
 #include "pipeline/targets/object_list.h"
 
 namespace millrace::pipeline {

@@ -17,8 +17,10 @@
 
 #include "base/clock.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/batch_pool.h"
+#include "pipeline/loader/ready_event.h"
 #include "pipeline/loader/slice.h"
+#include "pipeline/loader/slot.h"
 #include "pipeline/loader/stages.h"
 #include "pipeline/loader/threads.h"
 

@@ -13,8 +13,9 @@
 #include "millrace/loader.h"
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/decoders/label_png.h"
-#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/memory_budget.h"
 #include "pipeline/loader/sampler.h"
+#include "pipeline/loader/slot.h"
 #include "pipeline/readers/storage.h"
 #include "pipeline/targets/object_tracker.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/slot_memory.h"
 
 namespace millrace::python {
 

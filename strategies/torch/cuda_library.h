@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/private_api.h"
-#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/slot_memory.h"
 
 namespace c10d {
 class ProcessGroup;

@@ -13,7 +13,7 @@
 #include "base/atomic_file.h"
 #include "base/open_file.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/memory_budget.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/storage.h"
 #include "tests/attempts.h"

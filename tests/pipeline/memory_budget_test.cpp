@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "millrace/buffer.h"
-#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/memory_budget.h"
 
 namespace millrace::pipeline {
 namespace {

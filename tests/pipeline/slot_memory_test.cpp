@@ -1,5 +1,7 @@
 // Tests slots in a device strategy's memory: each batch lies in it, and it is freed when the last
 // batch is.
+#include "pipeline/loader/slot_memory.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,7 +10,6 @@
 #include "augment/plan/plan.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/batch_memory.h"
 #include "plugins/host/registry.h"
 #include "tests/pipeline/numbered.h"
 

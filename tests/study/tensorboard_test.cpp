@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "millrace/error.h"
-#include "study/records/exports.h"
+#include "study/records/event_file.h"
 
 namespace millrace::study {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "augment/plan/plan.h"
-#include "study/records/exports.h"
+#include "study/records/trace_file.h"
 #include "tests/pipeline/numbered.h"
 #include "tests/study/explained_run.h"
 

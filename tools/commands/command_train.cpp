@@ -17,7 +17,7 @@
 #include "base/available_cores.h"
 #include "base/record_file.h"
 #include "base/text.h"
-#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/slot_memory.h"
 #include "pipeline/readers/storage.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/loader_setup.h"

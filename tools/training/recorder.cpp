@@ -16,7 +16,7 @@
 #include "base/number_text.h"
 #include "millrace/error.h"
 #include "strategies/trainer/checkpoint.h"
-#include "study/records/exports.h"
+#include "study/records/trace_file.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/records.h"
 

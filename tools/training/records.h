@@ -23,7 +23,7 @@
 #include "strategies/trainer/trainer.h"
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/durations.h"
-#include "study/records/exports.h"
+#include "study/records/event_file.h"
 #include "study/records/run_directory.h"
 #include "study/records/summary.h"
 #include "tools/terminal/program.h"

@@ -1,20 +1,16 @@
-// A run's records for other tools: TensorBoard, Perfetto and chrome://tracing.
+// A run's curves as TensorBoard event files: TFRecord frames around Event messages in protobuf's
+// wire format, limited to what scalars need.
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/descriptor.h"
-#include "measure/timeline.h"
 
 namespace millrace::study {
-
-// Writes a run's curves as TensorBoard event files: TFRecord frames around Event messages in
-// protobuf's wire format, limited to what scalars need.
 
 struct Scalar {
   std::string tag;  ///< "train/loss": the part before the slash groups the charts
@@ -55,21 +51,5 @@ class EventFile {
   std::string kept_;
   double flushed_ = 0;  ///< wall time of the last flush, in seconds
 };
-
-// Writes a timeline as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, in the Trace
-// Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
-
-struct TraceOptions {
-  std::string process = "millrace";  ///< name of the process in the trace
-  std::string device;                ///< name of the device's track; empty: no track
-  std::uint64_t first_batch = 0;     ///< ordinal of the run's first batch: step numbers start there
-};
-
-/// Writes the whole file or none. The trainer (steps, with spans inside), a simulated device, the
-/// emulated storage, every I/O thread and every worker have one track each. An arrow leads from
-/// each work unit of the training's batches to the step that took it. Times are in µs from the
-/// timeline's origin. Call it when no thread records any more. Throws RunError.
-void write_trace(const measure::Timeline& timeline, const TraceOptions& options,
-                 const std::filesystem::path& file);
 
 }  // namespace millrace::study
