@@ -29,8 +29,8 @@ std::string_view without_bom(std::string_view text) {
 void check_row(const std::string& file, const ManifestRow& row, const std::string& masks) {
   if (row.path.empty())
     reject_row(file, row.line, "the path is empty", "give the image's path, or remove the row");
-  for (const std::string& path : {row.path, row.mask})
-    if (path.find('\0') != std::string::npos)
+  for (const std::string* path : {&row.path, &row.mask})
+    if (path->find('\0') != std::string::npos)
       reject_row(file, row.line, "the path holds a zero byte", "repair or remove the row");
   if (row.label.empty() && row.target.empty() && masks.empty())
     reject_row(file, row.line, fmt::format("'{}' has no label", base::printable(row.path)),

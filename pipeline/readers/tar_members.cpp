@@ -61,7 +61,7 @@ void require_sound(const TarMember& member, std::string_view name, const Member&
                     "data.members is for captions and the like: leave it out of data.members");
 }
 
-/// Why an ending is not that of a member, or "".
+/// Returns why an ending is not that of a member, or "".
 std::string defect_of(std::string_view ending) {
   if (ending.empty()) return "a name is empty";
   if (ending.front() == '.' || ending.find_first_of("/ ") != ending.npos)

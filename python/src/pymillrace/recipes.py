@@ -34,6 +34,8 @@ class Files(Source):
 
 @dataclasses.dataclass(frozen=True)
 class _Masked(Files):
+    """Base of the data sets that may have masks."""
+
     masks: str | os.PathLike[str] | None = None
 
     def overrides(self) -> list[str]:
