@@ -1,5 +1,7 @@
 // Tests the budget for large samples: it never grants more than it has, keeps the order, always
 // finishes and releases waiting threads.
+#include "pipeline/loader/memory_budget.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,7 +12,6 @@
 
 #include "base/rng.h"
 #include "millrace/buffer.h"
-#include "pipeline/loader/memory_budget.h"
 
 namespace millrace::pipeline {
 namespace {
