@@ -38,13 +38,13 @@ std::string effect_text(const SweepMetric& metric, const Comparison& comparison)
 }
 
 /// "faster", or "faster (threads differ)" and "faster (updates differ)" where something else than
-/// the swept keys does too.
-std::string verdict_text(const SweepTable& table, std::size_t row, Verdict verdict) {
+/// the swept keys does too. The time of updates is part of speeds alone.
+std::string verdict_text(const SweepTable& table, std::size_t row, Verdict verdict, bool is_speed) {
   if (verdict == Verdict::inconclusive) return "too noisy";
   std::vector<std::string> others;
   for (const Confounder& one : table.confounders)
     if (one.differs[row]) others.push_back(one.setting);
-  if (table.rows[row].updates_differ) others.emplace_back("updates");
+  if (is_speed && table.rows[row].updates_differ) others.emplace_back("updates");
   if (others.empty() || verdict == Verdict::none) return name_of(verdict);
   return fmt::format("{} ({})", name_of(verdict), differ_text(others));
 }
@@ -116,8 +116,8 @@ std::vector<TextColumn> comparison_columns(const SweepTable& table, std::size_t 
                                : differences ? "0"
                                              : "1.000");
     if (columns.size() > 1)
-      columns[1].cells.push_back(reference || empty ? "-"
-                                                    : verdict_text(table, i, comparison.verdict));
+      columns[1].cells.push_back(
+          reference || empty ? "-" : verdict_text(table, i, comparison.verdict, of.is_speed));
   }
   return columns;
 }

@@ -122,6 +122,14 @@ TEST(SweepTable, UpdatesThatDifferForNoKnownCauseStandInTheVerdict) {
                   sweep_metrics("images_per_s"), {});
   EXPECT_EQ(cell(text_rows(table), 2, "verdict"), "slower (updates differ)");
   EXPECT_TRUE(has(text_notes(table), "warning: updates of workers=1 take 1.5"));
+  auto accuracies = table.runs;
+  for (std::size_t run = 0; run < accuracies[0].size(); ++run) {
+    accuracies[0][run].figures.top1 = 0.9 + 0.001 * static_cast<double>(run);
+    accuracies[1][run].figures.top1 = 0.8 + 0.002 * static_cast<double>(run);
+  }
+  const SweepTable of_accuracy = sweep_table(kTwo, accuracies, sweep_metrics("top1"), {});
+  EXPECT_TRUE(of_accuracy.rows[1].updates_differ);
+  EXPECT_EQ(cell(text_rows(of_accuracy), 2, "verdict"), "lower") << "updates set no accuracy";
 }
 
 TEST(SweepTable, SettingsThatAreEqualOrSweptAreNoConfounders) {
