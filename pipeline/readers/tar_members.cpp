@@ -58,7 +58,7 @@ void require_sound(const TarMember& member, std::string_view name, const Member&
   if (member.size > kMaxMemberBytes)
     throw DataError(fmt::format("its member .{} has {} bytes, more than {}", name, member.size,
                                 kMaxMemberBytes),
-                    "data.members is for captions and the like: leave it out of data.members");
+                    "members are read whole, for captions, masks and the like: leave it out");
 }
 
 /// Returns why an ending is not that of a member, or "".

@@ -145,7 +145,7 @@ YoloConfig parse_yolo_config(const std::string& path, std::string_view text) {
   try {
     return read_config(file, YAML::Load(std::string(text)));
   } catch (const YAML::Exception& e) {
-    file.reject(e.mark, base::printable(e.msg), "mend the YAML there");
+    file.reject(e.mark, base::printable(e.msg), "correct the YAML in that place");
   }
 }
 

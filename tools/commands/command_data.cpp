@@ -381,8 +381,10 @@ void add_verify(CLI::App& data, Command& chosen) {
       data.add_subcommand("verify", "list the content of a data set and what is wrong with it");
   auto options = std::make_shared<VerifyOptions>();
   command->add_option("path", options->path, "folder, archive or manifest")->required();
-  command->add_option("--masks", options->masks,
-                      "its masks, as data.masks: a folder, or a member of archives, as seg.png");
+  command->add_option(
+      "--masks", options->masks,
+      "its masks, as data.masks: their folder, a manifest's column, or the ending of "
+      "members of archives");
   command
       ->add_option("--classes", options->classes, "number of classes: every label must be below it")
       ->check(CLI::PositiveNumber);
@@ -446,7 +448,7 @@ void add_pack(CLI::App& data, Command& chosen) {
   command->add_option("--members", *members,
                       "other members of an archive's samples to keep, as txt,json (data.members)");
   command->add_option("--masks", options->masks,
-                      "masks to pack as members .seg.png, as data.masks names them: their folder");
+                      "pack the masks that this names, as data.masks does, as members .seg.png");
   const CLI::Option* quality = add_shrink(*command, options->shrink);
   command->add_flag("--force", options->force, "overwrite existing archives");
   command->footer("Example:\n  millrace data pack data/photos data/photos-tar --shard-size 256");

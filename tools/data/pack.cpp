@@ -319,7 +319,9 @@ class Packer {
           images[i].label = sample.label;
           std::vector<Member> members(sample.members.begin(), sample.members.end());
           if (source.info().masks)
-            members.emplace_back(source.mask(source_index(job, first + i), mask_scratch));
+            members.emplace_back(sample.mask.empty()
+                                     ? source.mask(source_index(job, first + i), mask_scratch)
+                                     : sample.mask);
           keep_members(members, images[i]);
           if (options_.shrink.wanted())
             images[i].bytes = shrinker.run(sample.bytes);
