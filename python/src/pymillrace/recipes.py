@@ -32,6 +32,10 @@ class Files(Source):
         return [f"data.reader={self._reader}", f"data.path={os.fspath(self.path)}", f"data.split={self.split}"]
 
 
+def _masks(masks: str | os.PathLike[str] | None) -> list[str]:
+    return [] if masks is None else [f"data.masks={os.fspath(masks)}"]
+
+
 @dataclasses.dataclass(frozen=True)
 class _Masked(Files):
     """Base of the data sets that may have masks."""
@@ -40,7 +44,7 @@ class _Masked(Files):
 
     def overrides(self) -> list[str]:
         """Returns the data set as overrides of a recipe."""
-        return [*super().overrides(), *([] if self.masks is None else [f"data.masks={os.fspath(self.masks)}"])]
+        return [*super().overrides(), *_masks(self.masks)]
 
 
 class Folder(_Masked):
@@ -67,8 +71,7 @@ class Tar(Files):
     def overrides(self) -> list[str]:
         """Returns the data set as overrides of a recipe."""
         names = [self.members] if isinstance(self.members, str) else self.members
-        masks = [] if self.masks is None else [f"data.masks={self.masks}"]
-        return [*super().overrides(), *([f"data.members={','.join(names)}"] if names else []), *masks]
+        return [*super().overrides(), *([f"data.members={','.join(names)}"] if names else []), *_masks(self.masks)]
 
 
 class Manifest(_Masked):
