@@ -221,6 +221,9 @@ Value checked(const Param& param, Value value, const std::string& where) {
   if (auto* integer = std::get_if<std::int64_t>(&value);
       integer != nullptr && (param.type == Type::number || param.type == Type::numbers))
     value = static_cast<double>(*integer);
+  if (const auto* integer = std::get_if<std::int64_t>(&value);
+      integer != nullptr && param.type == Type::choice)  // decode.depth = 16
+    value = std::to_string(*integer);
   if (auto* number = std::get_if<double>(&value); number != nullptr && param.type == Type::numbers)
     value = std::vector<double>{*number};
 

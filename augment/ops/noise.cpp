@@ -61,7 +61,7 @@ LevelNoise::LevelNoise(double mean, double sigma, Rounding rounding, Range range
 }
 
 // gaussian_noise: adds an independent normal deviate to each channel of each pixel (torchvision's
-// GaussianNoise on 8-bit tensors: noise is truncated to whole levels).
+// GaussianNoise: on 8-bit tensors noise is truncated to whole levels; on floats it is not).
 namespace {
 
 class GaussianNoise {
@@ -72,10 +72,13 @@ class GaussianNoise {
   static constexpr Parameter kParams[] = {
       number("mean", "0", -1, 1, "mean, as a fraction of full scale (255 levels)"),
       number("sigma", "0.1", 0, 10, "standard deviation, as a fraction of full scale"),
-      boolean("clip", "true", "keep results in 0..255; otherwise they wrap around")};
+      boolean("clip", "true",
+              "keep results in 0..255, or floats in 0..1; otherwise levels wrap around")};
 
   explicit GaussianNoise(const Values& values)
       : clip_(values.boolean("clip")),
+        mean_(values.number("mean")),
+        sigma_(values.number("sigma")),
         noise_(255 * values.number("mean"), 255 * values.number("sigma"),
                LevelNoise::Rounding::toward_zero,
                clip_ ? LevelNoise::Range::clip : LevelNoise::Range::wrap) {}
@@ -103,8 +106,20 @@ class GaussianNoise {
     });
   }
 
+  void apply_floats(FloatImage image, Call& call) const {
+    NormalDraws normal(call);
+    for (int y = 0; y < image.height; ++y) {
+      float* const row = image.data + y * image.row;
+      for (int i = 0; i < image.width * image.channels; ++i) {
+        const auto value = static_cast<float>(row[i] + mean_ + sigma_ * normal.next());
+        row[i] = clip_ ? std::clamp(value, 0.0f, 1.0f) : value;
+      }
+    }
+  }
+
  private:
   bool clip_;
+  double mean_, sigma_;
   LevelNoise noise_;
 };
 

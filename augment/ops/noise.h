@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -96,6 +97,35 @@ class LevelNoise {
   /// 23 bits: the part of the column that means its own level. 9 bits: the level that the rest
   /// means.
   std::array<std::uint32_t, 512> entries_;
+};
+
+/// Standard normal deviates (Marsaglia and Bray, "A Convenient Method for Generating Normal
+/// Variables", 1964: the polar method), for noise on floats.
+class NormalDraws {
+ public:
+  explicit NormalDraws(Draw& draw) : draw_(draw) {}
+
+  double next() {
+    if (has_spare_) {
+      has_spare_ = false;
+      return spare_;
+    }
+    double x = 0, y = 0, square = 0;
+    do {
+      x = draw_.uniform(-1, 1);
+      y = draw_.uniform(-1, 1);
+      square = x * x + y * y;
+    } while (square >= 1 || square == 0);
+    const double factor = std::sqrt(-2 * natural_log(square) / square);
+    spare_ = y * factor;
+    has_spare_ = true;
+    return x * factor;
+  }
+
+ private:
+  Draw& draw_;
+  double spare_ = 0;
+  bool has_spare_ = false;
 };
 
 }  // namespace millrace::augment

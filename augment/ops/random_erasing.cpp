@@ -40,6 +40,11 @@ class RandomErasing {
       throw BadUse("a range whose low end lies above its high end", "write [low, high]");
     const std::string_view mode = values.text("mode");
     const Numbers value = values.numbers("value"), mean = values.mean(), std = values.std();
+    if (mode == "value")
+      for (std::size_t c = 0; c < value.size(); ++c) float_fill_.push_back(value[c] / 255);
+    else
+      float_fill_.assign(mean.at, mean.at + mean.size());
+    if (mode == "random") float_std_.assign(std.at, std.at + std.size());
     for (std::size_t c = 0; c < 3; ++c) {
       const double m = 255 * of(mean, c);
       fill_[c] = mode == "value"
@@ -52,14 +57,9 @@ class RandomErasing {
   }
 
   void apply(Image image, Call& call) const {
-    if (!is_applied(call, p_)) return;
-    const std::optional<Rect> found = place(image, call);
+    const std::optional<Rect> found = drawn({image.width, image.height}, call);
     if (!found) return;
     const Rect& rect = *found;
-    call.report("x", rect.x0);
-    call.report("y", rect.y0);
-    call.report("width", rect.x1 - rect.x0);
-    call.report("height", rect.y1 - rect.y0);
     const auto channels = static_cast<std::size_t>(image.channels);
     const std::size_t bytes = static_cast<std::size_t>(rect.x1 - rect.x0) * channels;
     BulkBits bits(call);
@@ -72,13 +72,43 @@ class RandomErasing {
     }
   }
 
+  void apply_floats(FloatImage image, Call& call) const {
+    const std::optional<Rect> found = drawn({image.width, image.height}, call);
+    if (!found) return;
+    NormalDraws normal(call);
+    const auto channels = static_cast<std::size_t>(image.channels);
+    for (int y = found->y0; y < found->y1; ++y) {
+      float* value = image.data + y * image.row + found->x0 * image.channels;
+      for (int x = found->x0; x < found->x1; ++x)
+        for (std::size_t c = 0; c < channels; ++c) {
+          const double noise = float_std_.empty() ? 0 : of(float_std_, c) * normal.next();
+          *value++ = static_cast<float>(of(float_fill_, c) + noise);
+        }
+    }
+  }
+
  private:
+  /// Draws whether a rectangle is covered, and reports which.
+  std::optional<Rect> drawn(Size size, Call& call) const {
+    if (!is_applied(call, p_)) return std::nullopt;
+    const std::optional<Rect> found = place(size, call);
+    if (!found) return found;
+    call.report("x", found->x0);
+    call.report("y", found->y0);
+    call.report("width", found->x1 - found->x0);
+    call.report("height", found->y1 - found->y0);
+    return found;
+  }
+
+  static double of(const std::vector<double>& numbers, std::size_t c) {
+    return numbers[c < numbers.size() ? c : 0];
+  }
   static double of(const Numbers& numbers, std::size_t c) {
     return numbers[c < numbers.size() ? c : 0];
   }
 
   /// Makes ten attempts to find a rectangle smaller than the image; returns none if all fail.
-  std::optional<Rect> place(const Image& image, Call& call) const {
+  std::optional<Rect> place(Size image, Call& call) const {
     const double area = static_cast<double>(image.width) * image.height;
     for (int attempt = 0; attempt < 10; ++attempt) {
       const double covered = area * call.uniform(low_scale_, high_scale_);
@@ -118,7 +148,8 @@ class RandomErasing {
 
   double p_, low_scale_, high_scale_, low_log_ratio_, high_log_ratio_;
   std::uint8_t fill_[3];
-  std::vector<LevelNoise> noise_;  ///< per channel (mode=random)
+  std::vector<double> float_fill_, float_std_;  ///< one number, or one per channel
+  std::vector<LevelNoise> noise_;               ///< per channel (mode=random)
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "augment/plan/border.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 #include "augment/plan/fold.h"
 
@@ -24,12 +26,14 @@ int inside(int i, int low, int high, int border) {
 void copy_with_border(const ImageView& from, const millrace_warp& warp, std::uint8_t* to) {
   const IndexMove m = to_move(warp);
   const Rect& w = warp.window;
+  const auto value = static_cast<std::size_t>(bytes_of(from.depth));
   for (int y = 0; y < warp.output.height; ++y)
     for (int x = 0; x < warp.output.width; ++x) {
       const int i = inside(m.xx * x + m.xy * y + m.x0, w.x0, w.x1, warp.border);
       const int j = inside(m.yx * x + m.yy * y + m.y0, w.y0, w.y1, warp.border);
       const std::uint8_t* pixel = from.at(i, j);
-      for (int c = 0; c < from.channels; ++c) *to++ = pixel[c * from.channel];
+      for (int c = 0; c < from.channels; ++c, to += value)
+        std::memcpy(to, pixel + c * from.channel, value);
     }
 }
 

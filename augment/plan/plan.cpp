@@ -45,8 +45,30 @@ bool makes_new_images(const plugins::Unit& unit) {
   return false;
 }
 
+/// Returns whether a unit, and each that it may choose, works on images of floats.
+bool takes_floats(const plugins::Unit& unit) {
+  const millrace_unit& table = unit.table();
+  if (table.filter != nullptr) return false;
+  if (table.pixel != nullptr && plugins::floats_of(*table.pixel) == nullptr) return false;
+  return std::ranges::all_of(unit.children(),
+                             [](const auto& child) { return takes_floats(*child); });
+}
+
+/// Throws UsageError if the plan cannot take images of this form.
+void check_form(const Source& source) {
+  const bool floats = source.depth != Depth::u8;
+  if (floats ? source.channels >= 1 && source.channels <= kMaxChannels
+             : source.channels == 1 || source.channels == 3)
+    return;
+  throw UsageError(
+      fmt::format("images of {} channels", source.channels),
+      floats ? fmt::format("at most {} channels are taken: choose some of them", kMaxChannels)
+             : "set decode.depth=16 or decode.depth=float, which keep all channels");
+}
+
 /// Returns `output` after checking that mean and std fit the number of channels.
 const OutputOptions& checked_output(const OutputOptions& output, const Source& source) {
+  check_form(source);
   const auto count = static_cast<std::size_t>(source.channels);
   for (const auto* values : {&output.mean, &output.std})
     if (values->size() != 1 && values->size() != count)
@@ -65,8 +87,10 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
            const PlanOptions& options, int classes)
     : store_(output.dtype, output.layout, source.channels, checked_output(output, source).mean,
              output.std),
+      depth_(source.depth),
       options_(options),
       classes_(classes) {
+  const bool floats = source.depth != Depth::u8;
   Size size = source.size;
   plugins::CallContext context;
   bool at_full_size = true;  // so far, every image has a size that depends on its own
@@ -85,6 +109,11 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
       throw UsageError(fmt::format("{} stands behind {}, which works on whole batches", spec.id,
                                    mixers_.back().name),
                        "put ops on batches at the end of the chain");
+    if (floats && !takes_floats(*op.unit))
+      throw UsageError(fmt::format("{} works on 8 bits, and decode.depth={}", spec.id,
+                                   source.depth == Depth::u16 ? "16" : "float"),
+                       fmt::format("leave it out, or set decode.depth=8; docs/reference/decode.md "
+                                   "lists the ops that take floats"));
     try {
       size = output_of(*op.unit, size, context.call);
     } catch (const UsageError& error) {
@@ -148,7 +177,8 @@ void Plan::move_mask(const Trail& trail, PixelSource& mask, std::uint8_t fill, s
   static const std::string kName = "mask";
   static const Store kLevels(DType::u8, Layout::hwc, 1, {0}, {1});
   const SampleKey unused;  // the draws have been made
-  Runner runner(unused, mask, 1, options_, static_cast<PlanScratch&>(scratch), nullptr, nullptr);
+  Runner runner(unused, mask, 1, /*floats=*/false, options_, static_cast<PlanScratch&>(scratch),
+                nullptr, nullptr);
   for (const millrace_warp& warp : trail.warps) runner.move(for_mask(warp, fill), kName);
   runner.finish({spec_.size, 1, DType::u8, Layout::hwc}, kLevels,
                 reinterpret_cast<std::byte*>(out));
@@ -178,8 +208,8 @@ void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratc
                Trace* trace, Trail* trail) const {
   const Size size = source.size();
   check_side(size);
-  Runner runner(key, source, spec_.channels, options_, static_cast<PlanScratch&>(scratch), trace,
-                trail);
+  Runner runner(key, source, spec_.channels, depth_ != Depth::u8, options_,
+                static_cast<PlanScratch&>(scratch), trace, trail);
   try {
     for (const Op& op : ops_) runner.apply(*op.unit, op.id, op.name);
     if (runner.output() == spec_.size) return runner.finish(spec_, store_, out);

@@ -88,6 +88,7 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
 
   std::unique_ptr<Scratch> make_scratch() const override;
   const SampleSpec& output() const override { return spec_; }
+  Depth depth() const override { return depth_; }
   int full_copies() const override { return full_copies_; }
   void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override;
@@ -151,6 +152,7 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
   std::string whole_batch_op_;
   SampleSpec spec_;
   Store store_;
+  Depth depth_;
   PlanOptions options_;
   int classes_;
   int full_copies_ = 0;

@@ -53,6 +53,11 @@ std::shared_ptr<const Plan> compile_for(const Recipe& recipe, const std::vector<
   OutputOptions output;
   output.dtype = dtype_of(recipe);
   if (normalize_of(recipe) == Normalize::device) {
+    if (recipe.text("decode.depth") != "8")
+      throw UsageError(fmt::format("output.normalize=device with decode.depth={}: the device "
+                                   "converts 8 bits",
+                                   recipe.text("decode.depth")),
+                       "set output.normalize=loader");
     check_levels(recipe, chain);
     output.dtype = DType::u8;
   }
@@ -63,11 +68,13 @@ std::shared_ptr<const Plan> compile_for(const Recipe& recipe, const std::vector<
   options.resample = resample_of(recipe);
   options.region = recipe.text("decode.region") == "on";
   options.dct = recipe.text("decode.scale") == "dct";
+  const Depth depth = pipeline::depth_of(recipe);
   const auto named = static_cast<int>(recipe.integer("model.classes"));
   const int classes = reader.annotations() != nullptr || info.masks ? kUnmixedLabels
                       : named > 0                                   ? named
                                   : static_cast<int>(info.classes.size());
-  if (!info.encoded) return compile(Source{info.size, info.channels}, output, options, classes);
+  if (!info.encoded)
+    return compile(Source{info.size, info.channels, depth}, output, options, classes);
   // Checks the first image on behalf of all; if on_error lets samples fail, the first one that
   // fits.
   Buffer bytes;
@@ -76,8 +83,9 @@ std::shared_ptr<const Plan> compile_for(const Recipe& recipe, const std::vector<
   const bool may_fail = pipeline::on_error_of(recipe) != OnError::fail;
   for (std::uint64_t i = 0;; ++i) {
     try {
-      const Size size = decode.open(reader.read(i, bytes).bytes, most).size;
-      return compile(Source{size, 3}, output, options, classes);
+      const pipeline::EncodedImage& image = decode.open(reader.read(i, bytes).bytes, most);
+      const int channels = depth == Depth::u8 ? 3 : image.bands;
+      return compile(Source{image.size, channels, depth}, output, options, classes);
     } catch (const SizeMismatch& error) {
       if (may_fail && i + 1 < info.count) continue;
       const std::string what = reader.name(i) + ": " + error.what();

@@ -31,11 +31,6 @@ void check_warp(const plugins::Unit& unit, Size input, const millrace_warp& warp
         "report it to the plugin's author");
 }
 
-std::size_t bytes_of(Size size, int channels) {
-  return static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) *
-         static_cast<std::size_t>(channels);
-}
-
 const char* const kFilterNames[] = {"moved", "nearest", "bilinear", "reduced"};
 
 }  // namespace
@@ -43,7 +38,8 @@ const char* const kFilterNames[] = {"moved", "nearest", "bilinear", "reduced"};
 void PlanScratch::trim(std::size_t most) {
   for (Buffer* buffer :
        {&pixels[0], &pixels[1], &op, &resample.tile, &resample.positions, &resample.taps,
-        &resample.windows, &resample.rows, &resample.packed, &resample.turned})
+        &resample.windows, &resample.rows, &resample.packed, &resample.turned, &floats.source,
+        &floats.taps, &floats.rows, &floats.reduced})
     if (buffer->capacity() > most) *buffer = Buffer();
 }
 
@@ -65,11 +61,12 @@ Size output_of(const plugins::Unit& unit, Size input, millrace_call& call) {
   return output;
 }
 
-Runner::Runner(const SampleKey& key, PixelSource& source, int channels, const PlanOptions& options,
-               PlanScratch& scratch, Trace* trace, Trail* trail)
+Runner::Runner(const SampleKey& key, PixelSource& source, int channels, bool floats,
+               const PlanOptions& options, PlanScratch& scratch, Trace* trace, Trail* trail)
     : key_(key),
       source_(source),
       channels_(channels),
+      depth_(floats ? Depth::f32 : Depth::u8),
       options_(options),
       scratch_(scratch),
       trace_(trace),
@@ -117,7 +114,7 @@ void Runner::move(const millrace_warp& warp, const std::string& name) {
   if (alone || (has_tables_ && !shows_no_fill(warp))) flush();
   if (warp.interpolation == MILLRACE_INDEX && warp.border != MILLRACE_CONSTANT) {
     flush();
-    const ImageView from = interleaved(pixels_, fold_.output(), channels_);
+    const ImageView from = in_memory(pixels_, fold_.output());
     std::uint8_t* to = next_buffer(output);
     copy_with_border(from, warp, to);
     continue_with(to, output);
@@ -150,6 +147,14 @@ void Runner::add_levels(const plugins::Unit& unit, const std::string& name) {
 
 void Runner::pixel(const plugins::Unit& unit, const std::string& name) {
   const millrace_pixel& functions = *unit.table().pixel;
+  if (depth_ == Depth::f32) {
+    flush();
+    const FloatImage target = float_image();
+    plugins::checked_call(unit.table(), call_, [&] {
+      return plugins::floats_of(functions)(unit.self(), &target, &call_);
+    });
+    return note(name, fmt::format("{}x{} in place, floats", target.width, target.height));
+  }
   if (functions.levels != nullptr) return add_levels(unit, name);
   flush();
   const Image target = image();
@@ -205,7 +210,10 @@ void Runner::flush() {
   if (has_pixels_ && fold_.is_empty() && !has_tables_) return;
   const Pass pass = next_pass();
   std::uint8_t* out = next_buffer(pass.output);
-  resample(pass, out, scratch_.resample, tables());
+  if (depth_ == Depth::f32)
+    resample(pass, reinterpret_cast<float*>(out), scratch_.floats);
+  else
+    resample(pass, out, scratch_.resample, tables());
   if (trace_ != nullptr) {
     if (fold_.is_empty() && folded_.empty()) folded_.emplace_back("copy");
     note("pass", fmt::format("{}x{}, {}", pass.output.width, pass.output.height,
@@ -215,7 +223,7 @@ void Runner::flush() {
 }
 
 Pass Runner::next_pass() {
-  if (has_pixels_) return fold_.pass(interleaved(pixels_, fold_.source(), channels_));
+  if (has_pixels_) return fold_.pass(in_memory(pixels_, fold_.source()));
   const Size all = fold_.source();
   int scale = 0;
   if (options_.dct) {
@@ -227,7 +235,9 @@ Pass Runner::next_pass() {
   const Rect region = options_.region && source_.serves_regions()
                           ? fold_.region()
                           : Rect{0, 0, size.width, size.height};
-  Pass pass = fold_.pass(source_.pixels(region, scale), region);
+  ImageView pixels = source_.pixels(region, scale);
+  if (depth_ == Depth::f32) pixels = to_floats(pixels, region, scratch_.floats.source);
+  Pass pass = fold_.pass(pixels, region);
   if (trace_ != nullptr) {
     const auto ops = std::move(folded_);
     folded_ = {};
@@ -244,7 +254,9 @@ Pass Runner::next_pass() {
 
 std::uint8_t* Runner::next_buffer(Size size) {
   turn_ ^= 1;
-  return scratch_.pixels[turn_].reserve(bytes_of(size, channels_));
+  return scratch_.pixels[turn_].reserve(static_cast<std::size_t>(size.width) *
+                                        static_cast<std::size_t>(size.height) *
+                                        static_cast<std::size_t>(channels_ * bytes_of(depth_)));
 }
 
 void Runner::continue_with(std::uint8_t* pixels, Size size) {
@@ -257,6 +269,12 @@ void Runner::continue_with(std::uint8_t* pixels, Size size) {
 Image Runner::image() const {
   const Size size = fold_.output();
   return {pixels_, size.width, size.height, channels_,
+          static_cast<std::ptrdiff_t>(size.width) * channels_};
+}
+
+FloatImage Runner::float_image() const {
+  const Size size = fold_.output();
+  return {reinterpret_cast<float*>(pixels_), size.width, size.height, channels_,
           static_cast<std::ptrdiff_t>(size.width) * channels_};
 }
 
@@ -279,7 +297,13 @@ void Runner::note(const std::string& what, const std::string& detail) {
 
 void Runner::finish(const SampleSpec& spec, const Store& store, std::byte* out) {
   const Pass pass = next_pass();
-  resample(pass, store, out, scratch_.resample, tables());
+  if (depth_ == Depth::f32) {
+    auto* const floats = reinterpret_cast<float*>(next_buffer(pass.output));
+    resample(pass, floats, scratch_.floats);
+    store.floats(floats, pass.output, out);
+  } else {
+    resample(pass, store, out, scratch_.resample, tables());
+  }
   if (trace_ != nullptr)
     note("pass", fmt::format("{}x{}, {}, stored as {} {}", pass.output.width, pass.output.height,
                              kFilterNames[static_cast<int>(pass.filter)], name_of(spec.dtype),

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "augment/plan/float_pass.h"
 #include "augment/plan/fold.h"
 #include "augment/plan/plan.h"
 #include "augment/plan/resample.h"
@@ -18,6 +19,7 @@ struct PlanScratch final : Transform::Scratch {
   Buffer pixels[2];  ///< between passes; they take turns
   Buffer op;         ///< scratch of an op
   ResampleScratch resample;
+  FloatScratch floats;
   LevelTable tables[3];
   LevelTable fresh[3];
   std::vector<std::int32_t> group_places;  ///< positions of the group's samples in the batch
@@ -37,8 +39,9 @@ Size output_of(const plugins::Unit& unit, Size input, millrace_call& call);
 
 class Runner {
  public:
-  Runner(const SampleKey& key, PixelSource& source, int channels, const PlanOptions& options,
-         PlanScratch& scratch, Trace* trace, Trail* trail);
+  /// With `floats`, pixels are converted to floats before the first pass.
+  Runner(const SampleKey& key, PixelSource& source, int channels, bool floats,
+         const PlanOptions& options, PlanScratch& scratch, Trace* trace, Trail* trail);
 
   /// Applies an op; `id` keys its draws.
   void apply(const plugins::Unit& unit, std::uint32_t id, const std::string& name);
@@ -63,6 +66,11 @@ class Runner {
   std::uint8_t* next_buffer(Size size);
   void continue_with(std::uint8_t* pixels, Size size);
   Image image() const;
+  FloatImage float_image() const;
+  /// Returns a view of pixels in scratch memory.
+  ImageView in_memory(const std::uint8_t* pixels, Size size) const {
+    return interleaved(pixels, size, channels_, depth_);
+  }
   /// Lends the unit as many bytes as its function `bytes` returns; none if that is null.
   void lend_scratch(const plugins::Unit& unit,
                     std::size_t (*bytes)(const void*, millrace_size, std::int32_t));
@@ -71,6 +79,7 @@ class Runner {
   const SampleKey& key_;
   PixelSource& source_;
   const int channels_;
+  const Depth depth_;  ///< of pixels in scratch memory: u8 or f32
   const PlanOptions& options_;
   PlanScratch& scratch_;
   Trace* trace_;

@@ -1,8 +1,10 @@
 // Converts, normalises and lays out finished samples.
 #include "augment/plan/store.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 namespace millrace::augment {
 namespace {
@@ -61,6 +63,7 @@ Store::Store(DType dtype, Layout layout, int channels, const std::vector<double>
     }
     ElementTable& table = elements_[c];
     table.mean = m;
+    stds_.push_back(s);
     table.inverse = 1 / s;
     table.rest = static_cast<float>(1 / double{s} - double{table.inverse});
     table.computed = dtype == DType::f32;
@@ -97,6 +100,41 @@ void Store::rows(const std::uint8_t* tile, Size size, int y0, int y1, const Leve
     convert(tile + c * pixels, pixels,
             {&elements_[c], tables == nullptr ? nullptr : &tables[c], 1, past_caches},
             out + (c * plane + before) * element);
+}
+
+void Store::floats(const float* values, Size size, std::byte* out) const {
+  const auto pixels = static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
+  const auto channels = static_cast<std::size_t>(channels_);
+  const std::size_t element = size_of(dtype_);
+  const bool planar = layout_ == Layout::chw;
+  for (std::size_t c = 0; c < channels; ++c) {
+    const float mean = elements_[c].mean, std = stds_[c];
+    std::byte* to = out + (planar ? c * pixels : c) * element;
+    const std::size_t step = (planar ? 1 : channels) * element;
+    const auto each = [&](const auto& converted) {
+      const float* from = values + c;
+      for (std::size_t i = 0; i < pixels; ++i, from += channels, to += step) {
+        const auto bits = converted(*from);
+        std::memcpy(to, &bits, sizeof bits);
+      }
+    };
+    const auto normal = [&](float value) { return (value - mean) / std; };
+    switch (dtype_) {
+      case DType::f32:
+        each(normal);
+        break;
+      case DType::f16:
+        each([&](float value) { return to_f16(normal(value)); });
+        break;
+      case DType::bf16:
+        each([&](float value) { return to_bf16(normal(value)); });
+        break;
+      case DType::u8:
+        each([](float value) {  // also of a value that is no number: 0
+          return static_cast<std::uint8_t>(value > 0 ? std::min(value, 1.0f) * 255 + 0.5f : 0.0f);
+        });
+    }
+  }
 }
 
 }  // namespace millrace::augment

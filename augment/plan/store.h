@@ -30,6 +30,10 @@ class Store {
     return levels_[static_cast<std::size_t>(channel)].data();
   }
 
+  /// Writes a sample of floats, height x width x channels: (value - mean) / std, or with u8 the
+  /// nearest of 255 levels between 0 and 1.
+  void floats(const float* values, Size size, std::byte* out) const;
+
   /// Writes rows [y0, y1) of a sample of `size` that starts at `out`. `tile` holds them in this
   /// store's layout: (y1 - y0) x width x channels, or channels x (y1 - y0) x width. `tables`, one
   /// per channel or null, is applied first.
@@ -43,6 +47,7 @@ class Store {
   bool same_;  ///< all channels share one table
   std::vector<std::array<float, 256>> levels_;
   std::vector<ElementTable> elements_;
+  std::vector<float> stds_;
 };
 
 /// Returns the bits of `value` rounded to nearest, halves to even (exported for tests).

@@ -1,5 +1,5 @@
-// Non-owning views of 8-bit images: the type that decoders produce and augmentations read.
-// A view is valid as long as the memory that it points into.
+// Non-owning views of images: the type that decoders produce and augmentations read. A view is
+// valid as long as the memory that it points into.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,16 @@
 
 namespace millrace {
 
-/// A read-only view of 8-bit pixels with any strides (negative ones mirror), interleaved or planar.
-/// Sample (x, y, c) is data[y * row + x * pixel + c * channel].
+/// Type of a pixel's values. Numbers in memory are little-endian and need not be aligned.
+enum class Depth : std::uint8_t {
+  u8 = MILLRACE_DEPTH_8,       ///< levels 0 to 255
+  u16 = MILLRACE_DEPTH_16,     ///< levels 0 to 65,535
+  f32 = MILLRACE_DEPTH_FLOAT,  ///< numbers of any range
+};
+constexpr std::ptrdiff_t bytes_of(Depth depth) { return static_cast<std::ptrdiff_t>(depth) / 8; }
+
+/// A read-only view of pixels with any strides (negative ones mirror), interleaved or planar. Value
+/// (x, y, c) starts at data + y * row + x * pixel + c * channel.
 struct ImageView {
   const std::uint8_t* data = nullptr;
   int width = 0;
@@ -19,6 +27,7 @@ struct ImageView {
   std::ptrdiff_t row = 0;      ///< bytes from one row to the next
   std::ptrdiff_t pixel = 0;    ///< bytes from one pixel to the next in a row
   std::ptrdiff_t channel = 0;  ///< bytes from one channel to the next of a pixel
+  Depth depth = Depth::u8;
 
   Size size() const { return {width, height}; }
   const std::uint8_t* at(int x, int y, int c = 0) const {
@@ -26,16 +35,12 @@ struct ImageView {
   }
 };
 
-/// Returns a view of height x width x channels bytes without padding (the layout that decoders
+/// Returns a view of height x width x channels values without padding (the layout that decoders
 /// write).
-inline ImageView interleaved(const std::uint8_t* data, Size size, int channels) {
-  return {data,
-          size.width,
-          size.height,
-          channels,
-          static_cast<std::ptrdiff_t>(size.width) * channels,
-          channels,
-          1};
+inline ImageView interleaved(const std::uint8_t* data, Size size, int channels,
+                             Depth depth = Depth::u8) {
+  const std::ptrdiff_t value = bytes_of(depth), pixel = channels * value;
+  return {data, size.width, size.height, channels, size.width * pixel, pixel, value, depth};
 }
 
 /// Returns a view of channels x height x width bytes without padding (the layout of CIFAR's binary

@@ -10,6 +10,9 @@ namespace millrace {
 /// of fraction.
 inline constexpr int kMaxImageSide = 65535;
 
+/// Largest number of channels of an image with decode.depth: hyperspectral cameras have some 200.
+inline constexpr int kMaxChannels = 512;
+
 /// Default of `data.max_pixels`: 64 Mi pixels, which is 192 MiB of colour. A full-frame camera's 61
 /// million pixels fit.
 inline constexpr std::uint64_t kMaxPixels = std::uint64_t{1} << 26;

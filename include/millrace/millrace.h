@@ -1,4 +1,4 @@
-/* millrace plugin interface (C ABI), version 1.2.
+/* millrace plugin interface (C ABI), version 1.3.
  *
  * A plugin is a shared object that exports one constant, `millrace_plugin`: a table of units. A
  * unit is an augmentation, a decoder or a reader, described by data. The host reads and checks
@@ -10,7 +10,9 @@
  * - Structures only ever grow at their end. Each states its own size in struct_size. Members that
  *   came after version 1.0 say so; the host reads them only where struct_size covers them, so that
  *   plugins that were built against an earlier minor version load and give the same bytes.
- * - Images are 8-bit, interleaved (height x width x channels), with 1 channel or 3 (RGB).
+ * - Images are interleaved (height x width x channels). They have 8 bits and 1 channel or 3 (RGB),
+ *   unless a recipe sets decode.depth: then they are millrace_float_image, with any number of
+ *   channels, and reach only units that take these.
  * - A unit's instance is immutable and shared by all threads. Memory that a call may write comes
  *   with the call. A plugin keeps no state between calls: a result depends on the instance, the
  *   image and the call's random numbers alone (determinism contract).
@@ -36,7 +38,7 @@ extern "C" {
 
 #define MILLRACE_MAGIC 0x454341524C4C494DULL /* "MILLRACE", little endian */
 #define MILLRACE_ABI_MAJOR 1
-#define MILLRACE_ABI_MINOR 2
+#define MILLRACE_ABI_MINOR 3
 
 typedef int32_t millrace_status;
 enum {
@@ -60,6 +62,17 @@ typedef struct millrace_image {
   int32_t width MILLRACE_ZERO, height MILLRACE_ZERO, channels MILLRACE_ZERO;
   ptrdiff_t row MILLRACE_ZERO; /* bytes from one row to the next, at least width * channels */
 } millrace_image;
+
+/* Since 1.3. Pixels as floats: levels as fractions of full scale (255 or 65,535), and floats as
+ * they are stored. */
+typedef struct millrace_float_image {
+  float* data MILLRACE_ZERO; /* pixel (x, y) starts at data + y * row + x * channels */
+  int32_t width MILLRACE_ZERO, height MILLRACE_ZERO, channels MILLRACE_ZERO;
+  ptrdiff_t row MILLRACE_ZERO; /* floats from one row to the next, at least width * channels */
+} millrace_float_image;
+
+/* Since 1.3: bits of a pixel's values as stored. */
+enum { MILLRACE_DEPTH_8 = 8, MILLRACE_DEPTH_16 = 16, MILLRACE_DEPTH_FLOAT = 32 };
 
 enum { MILLRACE_INDEX = 0, MILLRACE_NEAREST = 1, MILLRACE_BILINEAR = 2 }; /* interpolation */
 enum { MILLRACE_CONSTANT = 0, MILLRACE_CLAMP = 1, MILLRACE_REFLECT = 2, MILLRACE_SYMMETRIC = 3 };
@@ -222,6 +235,10 @@ typedef struct millrace_pixel {
   millrace_status (*apply)(const void* self, const millrace_image* image, millrace_call* call);
   millrace_status (*levels)(const void* self, uint8_t (*levels)[256], int32_t channels,
                             millrace_call* call);
+  /* Since 1.3: does the same to an image of floats, without scratch memory. Null: the unit takes 8
+   * bits only. */
+  millrace_status (*apply_floats)(const void* self, const millrace_float_image* image,
+                                  millrace_call* call) MILLRACE_ZERO;
 } millrace_pixel;
 
 /* Filter: writes a new image, whose size it may choose. */
@@ -312,14 +329,22 @@ typedef struct millrace_image_header {
   uint32_t orientation MILLRACE_ZERO;
   /* Bit n set: can decode at 1 / 2^n of the sides (bit 0 is implied). */
   uint32_t scales MILLRACE_ZERO;
+  /* Since 1.3: MILLRACE_DEPTH_8 (or 0), _16 or _FLOAT, in which decode() delivers the image where
+   * that is asked for, with `bands` channels; 0: `channels`. Every image can be had with 8 bits, or
+   * decode() says why not. */
+  uint32_t depth MILLRACE_ZERO;
+  uint32_t bands MILLRACE_ZERO;
 } millrace_image_header;
 
 /* Describes the pixels that a decoder must deliver. */
 typedef struct millrace_decode {
   size_t struct_size;
-  uint32_t channels;    /* 1 or 3 */
+  uint32_t channels;    /* 1 or 3; the header's `bands` where its `depth` is asked for */
   uint32_t scale;       /* n: sides are 1 / 2^n of the stored ones, rounded up */
   millrace_rect region; /* in pixels of the scaled image */
+  /* Since 1.3: MILLRACE_DEPTH_8 (or 0), or the depth that header() found: values are then numbers
+   * of that type in this machine's byte order. */
+  uint32_t depth MILLRACE_ZERO;
 } millrace_decode;
 
 /* Decoder: one image format. A context is the working memory of one thread. */
@@ -338,7 +363,8 @@ typedef struct millrace_decoder {
    * deliver with the same pixels as a decode of the whole image. Null: whole images only. */
   void (*region)(void* context, millrace_decode* request);
   /* Called after header() with the same bytes, so it may reuse the parsed state. Writes exactly
-   * the region: rows of its width * channels bytes (gray, or RGB interleaved), row_bytes apart. */
+   * the region: rows of its width * channels values (gray, RGB or bands, interleaved), row_bytes
+   * apart. */
   millrace_status (*decode)(void* context, const uint8_t* bytes, size_t size,
                             const millrace_decode* request, uint8_t* pixels, size_t row_bytes,
                             millrace_call* call);

@@ -4,6 +4,8 @@
 //   Warp warp(Size input[, Call&]) const                       geometric: maps positions, no pixels
 //   void apply(Image image[, Call&]) const                     pixel: changes an image in place
 //   void levels(Levels levels[, Call&]) const                  pixel: changes a table per channel
+//   void apply_floats(FloatImage image[, Call&]) const         pixel: beside one of these two, for
+//                                                              recipes with decode.depth
 //   void apply(ConstImage from, Image to[, Call&]) const       filter: writes a new image
 //   void choose(Chosen& chosen, Call&) const                   choice: draws children for a sample
 //   void pair(const Pair& pair, Call&) const                   batch: changes two neighbours

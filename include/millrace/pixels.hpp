@@ -32,6 +32,9 @@ struct ConstImage {
   std::ptrdiff_t row = 0;
 };
 
+/// Writable pixels as floats, interleaved (decode.depth).
+using FloatImage = millrace_float_image;
+
 /// How a level at a position between pixels is computed.
 enum class Interpolation : std::int32_t {
   none = MILLRACE_INDEX,         ///< whole offsets, flips and right angles: levels stay exact

@@ -19,8 +19,9 @@ enum class Resample {
 
 /// Describes the images that come in.
 struct Source {
-  Size size;         ///< size of all images, or of the first one if sizes vary
-  int channels = 1;  ///< 1 or 3
+  Size size;                ///< size of all images, or of the first one if sizes vary
+  int channels = 1;         ///< 1 or 3; up to kMaxChannels with another depth than u8
+  Depth depth = Depth::u8;  ///< `decode.depth`: with u16 and f32 the chain computes with floats
 };
 
 /// `[output]`: type, layout and normalisation of a sample. mean and std are fractions of full

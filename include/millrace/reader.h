@@ -225,6 +225,8 @@ struct DataOptions {
   /// `data.masks`: where masks are: with reader "folder" their folder, with "manifest" the column
   /// of their paths, with "tar" the ending of a member, as "seg.png". Empty: there are none.
   std::string masks{};
+  /// Reader "folder" lists NumPy arrays as images (with `decode.depth`).
+  bool arrays = false;
   /// `data.members`: endings of other members that reader "tar" hands out, in lower case and
   /// without the first dot, as "txt" and "seg.png"; at most 64.
   std::vector<std::string> members{};

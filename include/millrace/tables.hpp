@@ -190,6 +190,27 @@ millrace_status apply(const void* self, const Image* image, millrace_call* raw) 
 }
 
 template <class T>
+millrace_status apply_floats(const void* self, const FloatImage* image, millrace_call* raw) {
+  return guarded(raw->error, raw->error_size, [&] {
+    if constexpr (requires(const T& t, Call& c) { t.apply_floats(*image, c); }) {
+      Call call(raw);
+      at<T>(self).apply_floats(*image, call);
+    } else {
+      at<T>(self).apply_floats(*image);
+    }
+  });
+}
+template <class T>
+constexpr auto apply_floats_or_null() {
+  if constexpr (
+      requires(const T& t, FloatImage i, Call& c) { t.apply_floats(i, c); } ||
+      requires(const T& t, FloatImage i) { t.apply_floats(i); })
+    return &apply_floats<T>;
+  else
+    return static_cast<decltype(&apply_floats<T>)>(nullptr);
+}
+
+template <class T>
 millrace_status levels(const void* self, std::uint8_t (*table)[256], std::int32_t channels,
                        millrace_call* raw) {
   return guarded(raw->error, raw->error_size, [&] {
@@ -383,10 +404,12 @@ struct Tables {
     Reach reach;
     if constexpr (requires { T::kReach; }) reach = T::kReach;
     if constexpr (SetsLevels<T>)
-      return {sizeof(millrace_pixel), reach.kind, reach.halo, nullptr, nullptr, &levels<T>};
+      return {sizeof(millrace_pixel),   reach.kind, reach.halo, nullptr, nullptr, &levels<T>,
+              apply_floats_or_null<T>()};
     else if constexpr (AppliesInPlace<T>)
-      return {sizeof(millrace_pixel), reach.kind, reach.halo,
-              scratch_or_null<T>(),   &apply<T>,  nullptr};
+      return {sizeof(millrace_pixel),   reach.kind, reach.halo,
+              scratch_or_null<T>(),     &apply<T>,  nullptr,
+              apply_floats_or_null<T>()};
     else
       return {};
   }

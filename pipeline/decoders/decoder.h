@@ -81,6 +81,8 @@ struct EncodedImage {
   Size stored;               ///< as in the file
   Size size;                 ///< upright, after EXIF's orientation
   int channels = 0;          ///< 1 or 3, as in the file
+  Depth depth = Depth::u8;   ///< of the values in the file, where they can be had at that depth
+  int bands = 0;             ///< channels at that depth
   int orientation = 1;       ///< EXIF's 1 to 8
   std::uint32_t scales = 1;  ///< bit n set: can be decoded at 1 / 2^n
 };
@@ -106,9 +108,11 @@ class MILLRACE_PRIVATE_API DecodeScratch {
   /// Decodes the image that was opened last, at one of the scales that open() found. The view is
   /// valid until the next call. It has the size of the whole image (at 1 / 2^scale, sides rounded
   /// up), turned upright; only its pixels inside `region` may be read, and they equal those of a
-  /// decode of the whole image. May be called again for another region. The view of a raw image
-  /// with as many channels points into the bytes passed to open().
-  ImageView decode(int channels, const Rect& region, int scale = 0);
+  /// decode of the whole image. May be called again for another region. With `depth` u8 it has 8
+  /// bits, otherwise the depth of the file; an image of another number of channels then, or of
+  /// floats where u16 is asked for, is a DataError. Pixels that need no decoding are viewed where
+  /// they lie, in the bytes passed to open().
+  ImageView decode(int channels, const Rect& region, int scale = 0, Depth depth = Depth::u8);
 
   /// Returns the header that open() parsed.
   const EncodedImage& image() const { return image_; }
@@ -122,9 +126,12 @@ class MILLRACE_PRIVATE_API DecodeScratch {
  private:
   struct Context;
   void* context_of(const millrace_unit& decoder);
+  /// Throws DataError if the image that was opened last is not of this form.
+  void require_form(int channels, Depth depth) const;
 
   std::vector<Context> contexts_;
   bool only_libjpeg_ = false;
+  std::uint64_t max_bytes_ = 0;  ///< of pixels as floats
   plugins::CallContext call_;
   std::span<const std::uint8_t> bytes_;
   EncodedImage image_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <optional>
 #include <string_view>
 
 #include "millrace/error.h"
@@ -11,6 +12,7 @@
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/decoders/image_files.h"
 #include "pipeline/decoders/jpeg/jpeg.h"
+#include "pipeline/decoders/npy_image.h"
 #include "pipeline/decoders/raw_image.h"
 #include "plugins/host/registry.h"
 
@@ -50,7 +52,33 @@ std::string describe(std::span<const std::uint8_t> bytes) {
   return fmt::format("{} bytes that start with {:02x}", bytes.size(), fmt::join(head, " "));
 }
 
+/// Bytes of a pixel that data.max_pixels allows for: three floats.
+constexpr std::uint64_t kMaxPixelBytes = 3 * sizeof(float);
+
 constexpr const char* kDamaged = "fetch or convert the image again, or set loader.on_error=skip";
+
+/// Returns the pixels of an image that needs no decoding, or none.
+std::optional<ImageView> stored_pixels(const millrace_unit& decoder,
+                                       std::span<const std::uint8_t> bytes) {
+  if (&decoder == &raw_decoder()) return parse_raw(bytes).view();
+  if (&decoder == &npy_decoder()) return parse_npy(bytes);
+  return std::nullopt;
+}
+
+Depth depth_of(const millrace_unit& unit, const millrace_image_header& header) {
+  switch (header.depth) {
+    case 0:
+    case MILLRACE_DEPTH_8:
+      return Depth::u8;
+    case MILLRACE_DEPTH_16:
+      return Depth::u16;
+    case MILLRACE_DEPTH_FLOAT:
+      return Depth::f32;
+    default:
+      throw DataError(fmt::format("{}: a header of {} bits", unit.name, header.depth),
+                      "report it to the plugin's author: depths are 8, 16 and 32");
+  }
+}
 
 int scaled(int side, int scale) { return (side + (1 << scale) - 1) >> scale; }
 
@@ -127,22 +155,26 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
       header.orientation >= 1 && header.orientation <= 8 ? static_cast<int>(header.orientation) : 1;
   image_.size = oriented(image_.stored, orientation_of(image_.orientation));
   image_.channels = static_cast<int>(header.channels);
+  image_.depth = depth_of(unit, header);
+  image_.bands = header.bands > 0 ? static_cast<int>(header.bands) : image_.channels;
+  max_bytes_ = max_pixels * kMaxPixelBytes;
   image_.scales = header.scales | 1;
   return image_;
 }
 
-ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
+ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale, Depth depth) {
   const millrace_unit& unit = *image_.decoder;
-  if (&unit == &raw_decoder() && channels == image_.channels) {
-    const RawImage raw = parse_raw(bytes_);
-    return interleaved(raw.pixels, raw.size, raw.channels);
-  }
+  if (depth != Depth::u8) require_form(channels, depth);
+  const Depth own = depth == Depth::u8 ? Depth::u8 : image_.depth;
+  if (own == image_.depth && channels == image_.bands)
+    if (const auto pixels = stored_pixels(unit, bytes_)) return *pixels;
   void* context = context_of(unit);
   const Orientation orientation = orientation_of(image_.orientation);
   const Size stored{scaled(image_.stored.width, scale), scaled(image_.stored.height, scale)};
   const Rect asked = stored_rect(wanted, stored, orientation);
   millrace_decode request{sizeof request, static_cast<std::uint32_t>(channels),
-                          static_cast<std::uint32_t>(scale), asked};
+                          static_cast<std::uint32_t>(scale), asked,
+                          static_cast<std::uint32_t>(own)};
   Rect& rect = request.region;
   if (unit.decoder->region != nullptr)
     plugins::guarded_call(unit, [&] { unit.decoder->region(context, &request); });
@@ -162,18 +194,40 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
   // Misaligns every row by 8 bytes. If a row starts at a multiple of 16 or 32, libjpeg-turbo writes
   // it with stores that bypass the caches, from which an augmentation is about to read.
   constexpr std::size_t kAlignment = 16, kOff = 8;
+  const std::ptrdiff_t value = bytes_of(own), pixel = channels * value;
   const std::size_t row_bytes =
-      (width * static_cast<std::size_t>(channels) + kAlignment - 1) / kAlignment * kAlignment;
+      (width * static_cast<std::size_t>(pixel) + kAlignment - 1) / kAlignment * kAlignment;
   std::uint8_t* out = pixels_.reserve(kOff + row_bytes * height) + kOff;
   plugins::checked_call(unit, call_.call, [&] {
     return unit.decoder->decode(context, bytes_.data(), bytes_.size(), &request, out, row_bytes,
                                 &call_.call);
   });
   ImageView view{
-      out, stored.width, stored.height, channels, static_cast<std::ptrdiff_t>(row_bytes), channels,
-      1};
+      out,   stored.width, stored.height, channels, static_cast<std::ptrdiff_t>(row_bytes), pixel,
+      value, own};
   view.data -= rect.y0 * view.row + rect.x0 * view.pixel;
   return oriented(view, orientation);
+}
+
+void DecodeScratch::require_form(int channels, Depth depth) const {
+  if (image_.bands != channels)
+    throw DataError(
+        fmt::format("{}: it has {} channel{}, and the first image has {}", image_.decoder->name,
+                    image_.bands, image_.bands == 1 ? "" : "s", channels),
+        "convert it, set decode.depth=8, or set loader.on_error=skip");
+  if (depth == Depth::u16 && image_.depth == Depth::f32)
+    throw DataError(fmt::format("{}: its pixels are floats", image_.decoder->name),
+                    "set decode.depth=float");
+  const std::uint64_t bytes = static_cast<std::uint64_t>(image_.size.width) *
+                              static_cast<std::uint64_t>(image_.size.height) *
+                              static_cast<std::uint64_t>(channels * bytes_of(Depth::f32));
+  if (bytes > max_bytes_)
+    throw DataError(
+        fmt::format("{}: {}x{} pixels of {} channels are {} bytes as floats, and data.max_pixels "
+                    "allows {}",
+                    image_.decoder->name, image_.size.width, image_.size.height, channels, bytes,
+                    max_bytes_),
+        "raise data.max_pixels if the set is meant to hold such images");
 }
 
 void DecodeScratch::trim(std::size_t most) {

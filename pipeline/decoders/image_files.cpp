@@ -11,6 +11,7 @@
 #include "base/ascii.h"
 #include "millrace/error.h"
 #include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/npy_image.h"
 #include "pipeline/decoders/raw_image.h"
 #include "plugins/host/registry.h"
 
@@ -24,16 +25,18 @@ struct Format {
   /// Beginnings of its files; empty: found in another way.
   std::array<std::string_view, 2> begins;
   std::string_view brand = {};  ///< bytes 8 to 11 of its files; empty: any
+  bool is_array = false;        ///< its files are images only where the caller says so
 };
 
-/// The formats, of which the last one has no decoder: its files hold pixels.
+/// The formats, of which the last two have no codec: their files hold pixels.
 constexpr std::array kFormats{Format{"JPEG", {".jpg", ".jpeg"}, {"\xff\xd8", ""}},
                               Format{"PNG", {".png", ""}, {"\x89PNG", ""}},
                               Format{"BMP", {".bmp", ""}, {"BM", ""}},
                               Format{"WebP", {".webp", ""}, {"RIFF", ""}, "WEBP"},
                               Format{"TIFF", {".tif", ".tiff"}, {"II*", "MM"}},
+                              Format{"NumPy", {kNpyEnding, ""}, {"\x93NUMPY", ""}, "", true},
                               Format{"pixels", {kRawEnding, ""}, {"", ""}}};
-constexpr std::span kDecoded = std::span(kFormats).first<kFormats.size() - 1>();
+constexpr std::span kDecoded = std::span(kFormats).first<kFormats.size() - 2>();
 
 bool is_known(std::string_view ending) {
   return std::any_of(kFormats.begin(), kFormats.end(), [&](const Format& format) {
@@ -78,19 +81,22 @@ std::uint64_t image_formats() {
   return all.empty() ? 0 : XXH3_64bits(all.data(), all.size());
 }
 
-bool has_image_ending(std::string_view name) {
+bool has_image_ending(std::string_view name, bool arrays) {
   const auto ends_in = [&](std::string_view ending) {
     return !ending.empty() && name.size() > ending.size() &&
            std::equal(ending.begin(), ending.end(), name.end() - std::ssize(ending),
                       [](char a, char b) { return a == base::lower(b); });
   };
   for (const Format& format : kFormats)
-    if (std::any_of(format.endings.begin(), format.endings.end(), ends_in)) return true;
+    if ((arrays || !format.is_array) &&
+        std::any_of(format.endings.begin(), format.endings.end(), ends_in))
+      return true;
   // A plugin's decoder is named like the files that it reads.
   const auto own = plugins::decoders();
   return std::any_of(own.begin(), own.end(), [&](const millrace_unit* unit) {
     const std::string_view format = unit->name;
-    return ends_in(format) && name[name.size() - format.size() - 1] == '.';
+    return unit != &npy_decoder() && ends_in(format) &&
+           name[name.size() - format.size() - 1] == '.';
   });
 }
 

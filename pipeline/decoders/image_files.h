@@ -16,8 +16,9 @@ MILLRACE_PRIVATE_API std::string image_format_names();
 std::string image_endings();
 
 /// Returns true if the ending belongs to an image format that the decoders read, in any case; a
-/// plugin's decoder "qoi" reads .qoi.
-MILLRACE_PRIVATE_API bool has_image_ending(std::string_view name);
+/// plugin's decoder "qoi" reads .qoi. NumPy arrays, which often lie beside images, count with
+/// `arrays` only.
+MILLRACE_PRIVATE_API bool has_image_ending(std::string_view name, bool arrays = false);
 
 /// Returns a number that identifies the endings which plugins' decoders add to has_image_ending();
 /// 0 if they add none.

@@ -7,12 +7,12 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <iterator>
 
 #include "millrace/error.h"
 #include "millrace/limits.h"
+#include "pipeline/decoders/stored_pixels.h"
 #include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
@@ -31,7 +31,8 @@ struct RawHeader {
   std::uint32_t width;
   std::uint32_t height;
   std::uint32_t channels;
-  std::uint32_t reserved[3];
+  std::uint32_t depth;  ///< 0: 8 bits, 16, or 32: floats
+  std::uint32_t reserved[2];
   std::uint64_t more_reserved;
   std::uint64_t pixel_sum;   ///< XXH3 of the pixels
   std::uint64_t header_sum;  ///< XXH3 of the header up to here
@@ -58,17 +59,27 @@ RawImage parse_raw(std::span<const std::uint8_t> bytes) {
   RawHeader header;
   if (bytes.size() < sizeof header) raw_fails(fmt::format("truncated: {} bytes", bytes.size()));
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.version != RawImage::kVersion)
-    raw_fails(fmt::format("version {}; this program reads version {}", header.version,
-                          RawImage::kVersion));
+  if (header.version != RawImage::kVersion && header.version != RawImage::kDeepVersion)
+    raw_fails(fmt::format("version {}; this program reads versions {} and {}", header.version,
+                          RawImage::kVersion, RawImage::kDeepVersion));
   if (header.header_sum != raw_header_sum(header) || header.header_bytes != sizeof header)
     raw_fails("damaged: wrong checksum of its header");
   constexpr std::uint32_t kLongest = kMaxImageSide;
+  const bool deep = header.version == RawImage::kDeepVersion;
+  const bool channels_fit = deep ? header.channels >= 1 && header.channels <= kMaxChannels
+                                 : header.channels == 1 || header.channels == 3;
   if (header.width == 0 || header.height == 0 || header.width > kLongest ||
-      header.height > kLongest || (header.channels != 1 && header.channels != 3))
+      header.height > kLongest || !channels_fit)
     raw_fails(fmt::format("damaged: {}x{} pixels of {} channels", header.width, header.height,
                           header.channels));
-  const std::uint64_t expected = std::uint64_t{header.width} * header.height * header.channels;
+  Depth depth = Depth::u8;
+  if (deep && header.depth != 0) {
+    depth = static_cast<Depth>(header.depth);
+    if (header.depth != MILLRACE_DEPTH_16 && header.depth != MILLRACE_DEPTH_FLOAT)
+      raw_fails(fmt::format("damaged: values of {} bits", header.depth));
+  }
+  const std::uint64_t expected = std::uint64_t{header.width} * header.height * header.channels *
+                                 static_cast<std::uint64_t>(bytes_of(depth));
   if (bytes.size() - sizeof header != expected)
     raw_fails(fmt::format("{}: {} bytes of pixels where {}x{}x{} takes {}",
                           bytes.size() - sizeof header < expected ? "truncated" : "damaged",
@@ -76,6 +87,7 @@ RawImage parse_raw(std::span<const std::uint8_t> bytes) {
                           header.channels, expected));
   return {{static_cast<int>(header.width), static_cast<int>(header.height)},
           static_cast<int>(header.channels),
+          depth,
           bytes.data() + sizeof header};
 }
 
@@ -88,10 +100,13 @@ void check_raw_pixels(std::span<const std::uint8_t> bytes) {
     raw_fails("damaged: wrong checksum of its pixels");
 }
 
-void write_raw_header(std::uint8_t* out, Size size, int channels, std::uint64_t pixel_sum) {
+void write_raw_header(std::uint8_t* out, Size size, int channels, Depth depth,
+                      std::uint64_t pixel_sum) {
   RawHeader header{};
   header.magic = kRawMagic;
-  header.version = RawImage::kVersion;
+  const bool deep = depth != Depth::u8 || (channels != 1 && channels != 3);
+  header.version = deep ? RawImage::kDeepVersion : RawImage::kVersion;
+  header.depth = depth == Depth::u8 ? 0 : static_cast<std::uint32_t>(depth);
   header.header_bytes = sizeof header;
   header.width = static_cast<std::uint32_t>(size.width);
   header.height = static_cast<std::uint32_t>(size.height);
@@ -102,22 +117,22 @@ void write_raw_header(std::uint8_t* out, Size size, int channels, std::uint64_t 
 }
 
 std::vector<std::uint8_t> to_raw(const ImageView& view) {
-  const auto channels = static_cast<std::size_t>(view.channels);
-  const std::size_t row = static_cast<std::size_t>(view.width) * channels;
+  const auto value = static_cast<std::size_t>(bytes_of(view.depth));
+  const std::size_t pixel = static_cast<std::size_t>(view.channels) * value;
+  const std::size_t row = static_cast<std::size_t>(view.width) * pixel;
   std::vector<std::uint8_t> out(RawImage::kHeaderBytes +
                                 row * static_cast<std::size_t>(view.height));
-  std::uint8_t* to = out.data() + RawImage::kHeaderBytes;
-  for (int y = 0; y < view.height; ++y) {
-    if (view.pixel == view.channels && (view.channel == 1 || channels == 1)) {
-      std::memcpy(to, view.at(0, y), row);
-      to += row;
-      continue;
-    }
-    for (int x = 0; x < view.width; ++x)
-      for (int c = 0; c < view.channels; ++c) *to++ = *view.at(x, y, c);
-  }
+  std::uint8_t* const to = out.data() + RawImage::kHeaderBytes;
+  const auto channels = static_cast<std::uint32_t>(view.channels);
+  deliver(view,
+          {sizeof(millrace_decode),
+           channels,
+           0,
+           {0, 0, view.width, view.height},
+           static_cast<std::uint32_t>(view.depth)},
+          to, row);
   const auto pixels = std::span(out).subspan(RawImage::kHeaderBytes);
-  write_raw_header(out.data(), view.size(), view.channels,
+  write_raw_header(out.data(), view.size(), view.channels, view.depth,
                    XXH3_64bits(pixels.data(), pixels.size()));
   return out;
 }
@@ -130,77 +145,10 @@ void seal_raw_header(std::span<std::uint8_t> bytes) {
   std::memcpy(bytes.data(), &header, sizeof header);
 }
 
-// The decoder: copies pixels, and converts between gray and colour.
+// The decoder.
 namespace {
 
-int sniff_raw(const std::uint8_t* bytes, std::size_t size) { return is_raw({bytes, size}) ? 1 : 0; }
-
-void* open_raw(const void*) {
-  static char nothing;  // null would mean that memory has run out
-  return &nothing;
-}
-
-void close_raw(void*) {}
-
-/// Calls `use` with the parsed image. Returns the error that parsing throws as two lines.
-template <class Use>
-millrace_status with_raw(const std::uint8_t* bytes, std::size_t size, millrace_call* call,
-                         const Use& use) {
-  try {
-    use(parse_raw({bytes, size}));
-    return MILLRACE_OK;
-  } catch (const DataError& error) {
-    std::snprintf(call->error, call->error_size, "%s\n%s", error.what(), error.hint().c_str());
-    return MILLRACE_BAD_DATA;
-  }
-}
-
-millrace_status header_of_raw(void*, const std::uint8_t* bytes, std::size_t size,
-                              millrace_image_header* out, millrace_call* call) {
-  return with_raw(bytes, size, call, [&](const RawImage& image) {
-    *out = {static_cast<std::uint32_t>(image.size.width),
-            static_cast<std::uint32_t>(image.size.height),
-            static_cast<std::uint32_t>(image.channels), 1, 1};
-  });
-}
-
-/// Decodes exactly the region that was asked for.
-void region_of_raw(void*, millrace_decode*) {}
-
-/// BT.601 luma with 16-bit weights, as Pillow's convert("L").
-std::uint8_t luma(const std::uint8_t* rgb) {
-  return static_cast<std::uint8_t>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >>
-                                   16);
-}
-
-millrace_status decode_raw(void*, const std::uint8_t* bytes, std::size_t size,
-                           const millrace_decode* request, std::uint8_t* pixels,
-                           std::size_t row_bytes, millrace_call* call) {
-  return with_raw(bytes, size, call, [&](const RawImage& image) {
-    const ImageView view = interleaved(image.pixels, image.size, image.channels);
-    const int channels = static_cast<int>(request->channels);
-    for (int y = request->region.y0; y < request->region.y1; ++y, pixels += row_bytes) {
-      std::uint8_t* to = pixels;
-      for (int x = request->region.x0; x < request->region.x1; ++x, to += channels) {
-        const std::uint8_t* from = view.at(x, y);
-        if (channels == image.channels)
-          std::memcpy(to, from, static_cast<std::size_t>(channels));
-        else if (channels == 1)
-          *to = luma(from);
-        else
-          std::memset(to, *from, static_cast<std::size_t>(channels));
-      }
-    }
-  });
-}
-
-constexpr millrace_decoder kRawFunctions{sizeof(millrace_decoder),
-                                         sniff_raw,
-                                         open_raw,
-                                         close_raw,
-                                         header_of_raw,
-                                         region_of_raw,
-                                         decode_raw};
+ImageView view_of_raw(std::span<const std::uint8_t> bytes) { return parse_raw(bytes).view(); }
 
 constexpr millrace_unit raw_unit() {
   millrace_unit unit{};
@@ -209,7 +157,7 @@ constexpr millrace_unit raw_unit() {
   unit.help = "raw pixels as `data pack --format raw` writes them; read in place";
   unit.create = detail::create_nothing;
   unit.destroy = detail::destroy_nothing;
-  unit.decoder = &kRawFunctions;
+  unit.decoder = &kStoredPixels<is_raw, view_of_raw>;
   return unit;
 }
 

@@ -17,12 +17,16 @@ inline constexpr std::string_view kRawEnding = ".pixels";
 
 /// A raw image in memory. Does not own the pixels.
 struct RawImage {
-  static constexpr std::uint32_t kVersion = 1;
+  /// Version 2 has values of more than 8 bits, or more or fewer channels than 1 or 3.
+  static constexpr std::uint32_t kVersion = 1, kDeepVersion = 2;
   static constexpr std::size_t kHeaderBytes = 64;
 
-  Size size;                             ///< upright
-  int channels = 0;                      ///< 1 or 3, interleaved
-  const std::uint8_t* pixels = nullptr;  ///< height x width x channels bytes
+  Size size;         ///< upright
+  int channels = 0;  ///< interleaved; at most kMaxChannels
+  Depth depth = Depth::u8;
+  const std::uint8_t* pixels = nullptr;  ///< height x width x channels values
+
+  ImageView view() const { return interleaved(pixels, size, channels, depth); }
 };
 
 /// Returns whether the bytes begin like a raw image.
@@ -35,9 +39,9 @@ MILLRACE_PRIVATE_API RawImage parse_raw(std::span<const std::uint8_t> bytes);
 MILLRACE_PRIVATE_API void check_raw_pixels(std::span<const std::uint8_t> bytes);
 
 /// Writes the header of kHeaderBytes bytes that makes a raw image of the pixels behind it, which
-/// are interleaved and have 1 or 3 channels. `pixel_sum` is their XXH3; 0 where the image never
-/// becomes a file: decoding does not compare it.
-MILLRACE_PRIVATE_API void write_raw_header(std::uint8_t* out, Size size, int channels,
+/// are interleaved. `pixel_sum` is their XXH3; 0 where the image never becomes a file: decoding
+/// does not compare it.
+MILLRACE_PRIVATE_API void write_raw_header(std::uint8_t* out, Size size, int channels, Depth depth,
                                            std::uint64_t pixel_sum);
 
 /// Returns a raw image with the pixels of a view, as a file holds it.

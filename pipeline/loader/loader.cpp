@@ -90,14 +90,17 @@ void check_batch(const LoaderOptions& options, const Reader& reader) {
   if (options.rank < 0 || options.rank >= options.world)
     throw UsageError(fmt::format("rank {} of {} ranks: they count from 0 to {}", options.rank,
                                  options.world, options.world - 1));
-  const std::uint64_t largest = pipeline::sample_bytes(reader, options.max_pixels, 3, 0);
+  const auto largest_of = [&](std::uint64_t pixels) {
+    return pipeline::sample_bytes(reader, pixels, /*channels=*/3, Depth::u8, /*copies=*/0);
+  };
+  const std::uint64_t largest = largest_of(options.max_pixels);
   if (dataset.encoded && largest > options.max_bytes)
     throw UsageError(
         fmt::format("loader.max_bytes={} is too little for one image of data.max_pixels={} pixels, "
                     "which takes {} bytes while it is decoded",
                     options.max_bytes, options.max_pixels, largest),
         fmt::format("set loader.max_bytes={}, or data.max_pixels={}", largest,
-                    options.max_bytes / pipeline::sample_bytes(reader, 1, 3, 0)));
+                    options.max_bytes / largest_of(1)));
   if (static_cast<std::uint64_t>(options.batch) > dataset.count)
     throw UsageError(fmt::format("a batch of {} is larger than the data set: {} has {} {} samples",
                                  options.batch, dataset.path, dataset.count, dataset.split),

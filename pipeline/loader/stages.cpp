@@ -63,12 +63,16 @@ std::uint64_t bytes_of(const Sample& sample) {
 
 }  // namespace
 
-std::uint64_t sample_bytes(const Reader& reader, std::uint64_t pixels, int channels, int copies) {
+std::uint64_t sample_bytes(const Reader& reader, std::uint64_t pixels, int channels, Depth depth,
+                           int copies) {
   const Annotations* const annotations = reader.annotations();
   const bool outlines = annotations != nullptr && annotations->has_outlines;
   // A mask takes up to two bytes per pixel while it is unpacked.
   const int mask_channels = reader.info().masks ? 2 : outlines ? 1 : 0;
-  return working_bytes(pixels, channels + mask_channels, copies);
+  if (depth == Depth::u8) return working_bytes(pixels, channels + mask_channels, copies);
+  // The image as it is stored, and that image and each copy as floats.
+  const auto bytes = bytes_of(depth) + bytes_of(Depth::f32) * (1 + copies);
+  return working_bytes(pixels, channels * static_cast<int>(bytes) + mask_channels);
 }
 
 /// Adds up a range's stages on the stack, and enters them in the worker's records at its end.
@@ -154,24 +158,25 @@ struct Stages::Recorder {
 /// An encoded image, decoded only where pixels are requested.
 class Stages::Decoding final : public PixelSource {
  public:
-  Decoding(DecodeScratch& decode, int channels, Recorder& recorder)
-      : decode_(decode), channels_(channels), recorder_(recorder) {}
+  Decoding(DecodeScratch& decode, int channels, Depth depth, Recorder& recorder)
+      : decode_(decode), channels_(channels), depth_(depth), recorder_(recorder) {}
   Size size() const override { return decode_.image().size; }
   std::uint32_t scales() const override { return decode_.image().scales; }
   bool serves_regions() const override { return true; }
   ImageView pixels(const Rect& region, int scale) override {
     recorder_.end(measure::Stage::augment, 0, 0);  // time spent planning
-    const ImageView view = decode_.decode(channels_, region, scale);
+    const ImageView view = decode_.decode(channels_, region, scale, depth_);
     recorder_.end(measure::Stage::decode, 1,
                   static_cast<std::uint64_t>(region.x1 - region.x0) *
                       static_cast<std::uint64_t>(region.y1 - region.y0) *
-                      static_cast<std::uint64_t>(channels_));
+                      static_cast<std::uint64_t>(channels_ * bytes_of(view.depth)));
     return view;
   }
 
  private:
   DecodeScratch& decode_;
   int channels_;
+  Depth depth_;
   Recorder& recorder_;
 };
 
@@ -450,17 +455,19 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     if (has_masks_) move_mask(place, slot, worker, recorder);
   };
   if (reader_->info().encoded) {
+    const Transform& transform = *slot.transform;
     const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;
     recorder.end(measure::Stage::decode, 0, 0);
-    const int channels = slot.transform->output().channels;
+    const int channels = transform.output().channels;
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
-    const Claim claim(memory_,
-                      sample_bytes(*reader_, pixels, channels, slot.transform->full_copies()) +
-                          member_bytes(sample.members),
-                      {slot.id.ordinal, place}, worker);
+    const Claim claim(
+        memory_,
+        sample_bytes(*reader_, pixels, channels, transform.depth(), transform.full_copies()) +
+            member_bytes(sample.members),
+        {slot.id.ordinal, place}, worker);
     if (!claim.granted()) return;
-    Decoding image(worker.decode, channels, recorder);
+    Decoding image(worker.decode, channels, transform.depth(), recorder);
     run(image);
   } else {
     WholeImage image(view_of(reader_->info(), sample));

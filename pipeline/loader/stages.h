@@ -84,7 +84,8 @@ struct alignas(64) Worker {
 
 /// Returns the number of bytes that a sample may take while it is made from an encoded image, the
 /// masks of its data set included.
-std::uint64_t sample_bytes(const Reader& reader, std::uint64_t pixels, int channels, int copies);
+std::uint64_t sample_bytes(const Reader& reader, std::uint64_t pixels, int channels, Depth depth,
+                           int copies);
 
 class Stages {
  public:

@@ -68,12 +68,12 @@ struct TopLevel {
   bool has_images = false;
 };
 
-TopLevel look_into(const std::string& root) {
+TopLevel look_into(const std::string& root, bool arrays) {
   TopLevel found;
   for_each_entry(root, [&](const char* name, int folder, unsigned char type) {
     if (leads_to_folder(folder, name, type))
       found.folders.emplace_back(name);
-    else if (has_image_ending(name))
+    else if (has_image_ending(name, arrays))
       found.has_images = true;
   });
   std::sort(found.folders.begin(), found.folders.end());
@@ -96,8 +96,9 @@ std::string find_split(const std::string& folder, const std::string& split) {
                      "give the set a folder a split: train/CLASS/..., test/CLASS/...");
 }
 
-FolderListing::FolderListing(std::string root, std::string lone_class) : root_(std::move(root)) {
-  TopLevel top = look_into(root_);
+FolderListing::FolderListing(std::string root, std::string lone_class, bool arrays)
+    : root_(std::move(root)), arrays_(arrays) {
+  TopLevel top = look_into(root_, arrays);
   lone_ = top.folders.empty() && top.has_images;
   loose_ = !lone_ && top.has_images;
   classes_ = std::move(top.folders);
@@ -121,7 +122,7 @@ void FolderListing::add_files(const std::string& folder, const std::string& inne
                     "a link may lead back to a folder above it: remove it");
   std::vector<std::string> below;
   for_each_entry(folder, [&](const char* name, int descriptor, unsigned char type) {
-    if (!has_image_ending(name)) {
+    if (!has_image_ending(name, arrays_)) {
       if (!lone_ && leads_to_folder(descriptor, name, type)) below.emplace_back(name);
       return;
     }
@@ -211,7 +212,7 @@ std::string last_part(const std::string& path) {
 class FolderReader final : public Reader {
  public:
   explicit FolderReader(const DataOptions& options)
-      : files_(find_split(options.path, options.split), last_part(options.path)) {
+      : files_(find_split(options.path, options.split), last_part(options.path), options.arrays) {
     check(options);
     root_ = base::Descriptor(open(files_.root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (const int error = root_.get() < 0 ? errno : 0; error != 0) {

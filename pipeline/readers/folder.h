@@ -25,9 +25,9 @@ class MILLRACE_PRIVATE_API FolderListing {
  public:
   /// Lists `root`: one folder per class, with all folders below it. If `root` holds images and no
   /// folder, they form one class named `lone_class`. Ignores hidden files and folders and files
-  /// without an image ending. Throws DataError for a folder that cannot be listed, an image name
-  /// that is not a regular file, and folders nested more than 16 deep.
-  FolderListing(std::string root, std::string lone_class);
+  /// without an image ending (has_image_ending()). Throws DataError for a folder that cannot be
+  /// listed, an image name that is not a regular file, and folders nested more than 16 deep.
+  FolderListing(std::string root, std::string lone_class, bool arrays = false);
 
   const std::string& root() const { return root_; }
   const std::vector<std::string>& classes() const { return classes_; }
@@ -63,6 +63,7 @@ class MILLRACE_PRIVATE_API FolderListing {
   void add_file(const std::string& name, std::uint64_t size);
 
   std::string root_;
+  bool arrays_;
   bool lone_ = false;   ///< the files lie in the root itself
   bool loose_ = false;  ///< images in the root are not listed
   std::vector<std::string> classes_;

@@ -37,6 +37,11 @@ inline BoxFormat box_format_of(const Recipe& recipe) {
       {{"xyxy", BoxFormat::xyxy}, {"xywh", BoxFormat::xywh}, {"cxcywh", BoxFormat::cxcywh}});
 }
 
+inline Depth depth_of(const Recipe& recipe) {
+  return recipe::choice_of<Depth>(recipe, "decode.depth",
+                                  {{"8", Depth::u8}, {"16", Depth::u16}, {"float", Depth::f32}});
+}
+
 inline Cache cache_of(const Recipe& recipe) {
   return recipe::choice_of<Cache>(recipe, "data.cache",
                                   {{"os", Cache::os}, {"ram", Cache::ram}, {"cold", Cache::cold}});

@@ -88,6 +88,7 @@ DataOptions data_options(const Recipe& recipe, const std::string& split, std::si
   options.fraction = recipe.number("data.fraction");
   options.instance_masks = recipe.boolean("data.instance_masks");
   options.masks = recipe.text("data.masks");
+  options.arrays = depth_of(recipe) != Depth::u8;
   options.members = parse_members(recipe.text("data.members"));
   options.warn = [&host](const std::string& text) { host.say("warning: " + text); };
   for (const millrace_unit* unit : plugins::plugin_readers()) {

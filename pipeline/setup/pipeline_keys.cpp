@@ -96,6 +96,10 @@ std::vector<Param> data_keys() {
       Param::integer("data.synthetic.classes", 10, 1, 1'000'000,
                      "number of classes; labels are assigned in turn"),
       Param::choice(
+          "decode.depth", "8", {"8", "16", "float"},
+          "8: images of 8 bits, gray or RGB; 16: 16 bits too, as fractions of full scale; "
+          "float: floats too, as they are; these two keep all channels of the file"),
+      Param::choice(
           "decode.scale", "exact", {"exact", "dct"},
           "dct: decode a JPEG that is reduced later at 1/2, 1/4 or 1/8 of its size (approximate)"),
       Param::choice("decode.jpeg", "auto", {"auto", "libjpeg"},

@@ -29,8 +29,9 @@ constexpr Elf64_Half kMachine = EM_AARCH64;
 constexpr std::array<std::string_view, 7> kKindNames{"reader", "decoder", "geometric", "pixel",
                                                      "filter", "choice",  "batch"};
 
-/// Size of a batch unit's table in interface 1.0.
+/// Sizes of the tables of batch and pixel units in interface 1.0.
 constexpr std::size_t kFirstBatch = offsetof(millrace_batch, group);
+constexpr std::size_t kFirstPixel = offsetof(millrace_pixel, apply_floats);
 
 [[noreturn]] void refuse(const std::string& file, const std::string& reason,
                          const std::string& hint =
@@ -74,49 +75,49 @@ std::array<Functions, 7> functions_of(const millrace_unit& u) {
   const auto* d = u.decoder;
   const auto* r = u.reader;
   // Reads no function from a struct that is too short to hold it; the caller rejects it.
-  const auto has = [](const auto* table, auto member) {
-    return table != nullptr && table->struct_size >= sizeof(*table) && table->*member != nullptr;
+  const auto has_from = [](std::size_t size, const auto* table, auto member) {
+    return table != nullptr && table->struct_size >= size && table->*member != nullptr;
   };
+  const auto has = [&](const auto* table, auto member) {
+    return has_from(sizeof(*table), table, member);
+  };
+  const bool changes_pixels = has_from(kFirstPixel, p, &millrace_pixel::apply) ||
+                              has_from(kFirstPixel, p, &millrace_pixel::levels);
   const bool batches = b != nullptr && b->struct_size >= kFirstBatch &&
                        (b->pair != nullptr || mix_of(*b) != nullptr || parts_of(*b) != nullptr);
-  return {
-      {{"reader",
-        r,
-        size_of(r),
-        sizeof(millrace_reader),
-        {{{"dataset", has(r, &millrace_reader::dataset)},
-          {"borrow", has(r, &millrace_reader::borrow)},
-          {"name", has(r, &millrace_reader::name)}}}},
-       {"decoder",
-        d,
-        size_of(d),
-        sizeof(millrace_decoder),
-        {{{"sniff", has(d, &millrace_decoder::sniff)},
-          {"open", has(d, &millrace_decoder::open)},
-          {"close", has(d, &millrace_decoder::close)},
-          {"header", has(d, &millrace_decoder::header)},
-          {"decode", has(d, &millrace_decoder::decode)}}}},
-       {"geometric",
-        g,
-        size_of(g),
-        sizeof(millrace_geometric),
-        {{{"warp", has(g, &millrace_geometric::warp)}}}},
-       {"pixel",
-        p,
-        size_of(p),
-        sizeof(millrace_pixel),
-        {{{"apply or levels", has(p, &millrace_pixel::apply) || has(p, &millrace_pixel::levels)}}}},
-       {"filter",
-        f,
-        size_of(f),
-        sizeof(millrace_filter),
-        {{{"apply", has(f, &millrace_filter::apply)}}}},
-       {"choice",
-        c,
-        size_of(c),
-        sizeof(millrace_choice),
-        {{{"choose", has(c, &millrace_choice::choose)}}}},
-       {"batch", b, size_of(b), kFirstBatch, {{{"pair, mix or parts", batches}}}}}};
+  return {{{"reader",
+            r,
+            size_of(r),
+            sizeof(millrace_reader),
+            {{{"dataset", has(r, &millrace_reader::dataset)},
+              {"borrow", has(r, &millrace_reader::borrow)},
+              {"name", has(r, &millrace_reader::name)}}}},
+           {"decoder",
+            d,
+            size_of(d),
+            sizeof(millrace_decoder),
+            {{{"sniff", has(d, &millrace_decoder::sniff)},
+              {"open", has(d, &millrace_decoder::open)},
+              {"close", has(d, &millrace_decoder::close)},
+              {"header", has(d, &millrace_decoder::header)},
+              {"decode", has(d, &millrace_decoder::decode)}}}},
+           {"geometric",
+            g,
+            size_of(g),
+            sizeof(millrace_geometric),
+            {{{"warp", has(g, &millrace_geometric::warp)}}}},
+           {"pixel", p, size_of(p), kFirstPixel, {{{"apply or levels", changes_pixels}}}},
+           {"filter",
+            f,
+            size_of(f),
+            sizeof(millrace_filter),
+            {{{"apply", has(f, &millrace_filter::apply)}}}},
+           {"choice",
+            c,
+            size_of(c),
+            sizeof(millrace_choice),
+            {{{"choose", has(c, &millrace_choice::choose)}}}},
+           {"batch", b, size_of(b), kFirstBatch, {{{"pair, mix or parts", batches}}}}}};
 }
 
 /// Throws if the size of a batch unit's groups and its function do not fit together.

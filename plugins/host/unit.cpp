@@ -128,6 +128,10 @@ std::int32_t group_of(const millrace_unit& unit) {
   return has_groups(batch) && batch.group != 0 ? batch.group : 2;
 }
 
+decltype(millrace_pixel::apply_floats) floats_of(const millrace_pixel& pixel) {
+  return pixel.struct_size >= sizeof(millrace_pixel) ? pixel.apply_floats : nullptr;
+}
+
 MixFunction mix_of(const millrace_batch& batch) { return has_groups(batch) ? batch.mix : nullptr; }
 
 PartsFunction parts_of(const millrace_batch& batch) {

@@ -30,10 +30,11 @@ std::uint32_t little32(const std::uint8_t* p) { return little16(p) | little16(p 
 std::uint32_t big16(const std::uint8_t* p) { return p[1] | std::uint32_t{p[0]} << 8; }
 std::uint32_t big32(const std::uint8_t* p) { return big16(p + 2) | big16(p) << 16; }
 
-/// Tags of a TIFF directory that bound the picture's size.
+/// Tags of a TIFF directory that bound the picture's size or say its pixels' form.
 struct TiffTags {
   std::optional<std::uint32_t> width, height, bits, compression, photometric, orientation, samples,
-      tile_width, tile_height;
+      tile_width, tile_height, extra, format;
+  std::uint32_t extras = 0;  ///< number of samples of a pixel besides its colours
 
   std::optional<std::uint32_t>* find(std::uint32_t tag) {
     switch (tag) {
@@ -51,6 +52,10 @@ struct TiffTags {
         return &orientation;
       case 277:
         return &samples;
+      case 338:
+        return &extra;
+      case 339:
+        return &format;
       case 322:
         return &tile_width;
       case 323:
@@ -58,6 +63,21 @@ struct TiffTags {
       default:
         return nullptr;
     }
+  }
+
+  /// Enters the depth and the channels that decode.depth keeps. Transparency is dropped.
+  void describe(millrace_image_header& image) const {
+    constexpr std::uint32_t kBlackIsZero = 1, kRgb = 2;
+    constexpr std::uint32_t kUnsigned = 1, kFloat = 3;
+    constexpr std::uint32_t kAlpha = 1, kUnassociatedAlpha = 2;
+    if (photometric != kBlackIsZero && photometric != kRgb) return;
+    const std::uint32_t depth = bits.value_or(1), number = format.value_or(kUnsigned);
+    const bool known = number == kUnsigned ? depth == 8 || depth == 16
+                                           : number == kFloat && depth == MILLRACE_DEPTH_FLOAT;
+    if (!known) return;
+    const bool has_alpha = extras == 1 && (extra == kAlpha || extra == kUnassociatedAlpha);
+    image.depth = depth;
+    image.bands = std::max(1u, samples.value_or(1)) - (has_alpha ? 1 : 0);
   }
 
   /// Computes the number of pixels that the file's bytes can hold. Returns null, or what is wrong.
@@ -143,6 +163,7 @@ const char* png_header(const std::uint8_t* bytes, std::size_t size, Header& head
   const std::uint8_t depth = bytes[24], type = bytes[25];
   header.image = {big32(bytes + 16), big32(bytes + 20), (type & (kPalette | kColour)) ? 3u : 1u,
                   png_orientation(bytes, size)};
+  header.image.depth = depth == 16 ? MILLRACE_DEPTH_16 : MILLRACE_DEPTH_8;
   const unsigned samples =
       ((type & kColour) && !(type & kPalette) ? 3u : 1u) + ((type & kAlpha) ? 1u : 0u);
   header.max_per_byte = kDeflate * 8 / std::max(1u, depth * samples);
@@ -227,12 +248,14 @@ const char* tiff_header(const std::uint8_t* bytes, std::size_t size, Header& hea
       if (size < 4 || value > size - 4) return kTruncated;
     }
     *tag = type == kShort ? read16(bytes + value) : read32(bytes + value);
+    if (tag == &tags.extra) tags.extras = count;
   }
   if (tags.width.value_or(0) == 0 || tags.height.value_or(0) == 0)
     return "it does not say its size";
   header.image = {*tags.width, *tags.height, tags.photometric.value_or(2) <= 1 ? 1u : 3u};
   const std::uint32_t orientation = tags.orientation.value_or(0);
   header.image.orientation = orientation <= 8 ? orientation : 0;
+  tags.describe(header.image);
   return tags.bound(header);
 }
 

@@ -1,6 +1,6 @@
 // Decodes PNG with libpng itself, which writes rows in place as they arrive and returns errors as
-// text; OpenCV would print them to stderr. The transformations are those of OpenCV's imdecode, so
-// levels are equal.
+// text; OpenCV would print them to stderr. The transformations to 8 bits are those of OpenCV's
+// imdecode, so levels are equal.
 #include <png.h>
 
 #include <csetjmp>
@@ -47,7 +47,11 @@ bool read_image(png_structp png, png_infop info, const millrace_decode& request,
     png_error(png, "its header and its pixels disagree on the size");
   const int colour = png_get_color_type(png, info);
   const int depth = png_get_bit_depth(png, info);
-  if (depth == 16) png_set_strip_16(png);
+  const bool keeps_depth = request.depth == MILLRACE_DEPTH_16;
+  if (keeps_depth)
+    png_set_swap(png);  // PNG is big-endian
+  else if (depth == 16)
+    png_set_strip_16(png);
   png_set_strip_alpha(png);
   if (colour == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
   if ((colour & PNG_COLOR_MASK_COLOR) == 0 && depth < 8) png_set_expand_gray_1_2_4_to_8(png);
@@ -58,7 +62,7 @@ bool read_image(png_structp png, png_infop info, const millrace_decode& request,
     png_set_gray_to_rgb(png);
   const int passes = png_set_interlace_handling(png);
   png_read_update_info(png, info);
-  if (png_get_rowbytes(png, info) != width * request.channels)
+  if (png_get_rowbytes(png, info) != width * request.channels * (keeps_depth ? 2 : 1))
     png_error(png, "rows of an unexpected length");
   for (int pass = 0; pass < passes; ++pass)
     for (std::size_t y = 0; y < height; ++y) png_read_row(png, pixels + y * row_bytes, nullptr);
@@ -80,15 +84,16 @@ millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size,
   return read ? MILLRACE_OK : MILLRACE_BAD_DATA;
 }
 
-constexpr Format kPng{"png",
-                      "PNG; transparency is dropped, 16 bits become 8",
-                      [](const std::uint8_t* b, std::size_t n) -> int {
-                        return has(b, n, 0, "\x89PNG\r\n\x1a\n", 8);
-                      },
-                      png_header,
-                      open_nothing,
-                      close_nothing,
-                      decode};
+constexpr Format kPng{
+    "png",
+    "PNG; transparency is dropped, 16 bits become 8 unless decode.depth keeps them",
+    [](const std::uint8_t* b, std::size_t n) -> int {
+      return has(b, n, 0, "\x89PNG\r\n\x1a\n", 8);
+    },
+    png_header,
+    open_nothing,
+    close_nothing,
+    decode};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
-// Decodes the first picture of a TIFF with libtiff's conversion to RGBA, a strip or tile at a time,
-// as it is stored: the host turns it. Levels equal those of OpenCV's imdecode, which uses the same
-// conversion; unlike there, a damaged strip or tile is an error.
+// Decodes the first picture of a TIFF, a strip or tile at a time, as it is stored: the host turns
+// it. 8 bits come from libtiff's conversion to RGBA, and equal those of OpenCV's imdecode, which
+// uses the same conversion; other depths and numbers of channels are the values in the file. Unlike
+// OpenCV's, a damaged strip or tile is an error.
 #include <tiffio.h>
 
 #include <algorithm>
@@ -177,6 +178,78 @@ class Converter {
   std::uint32_t columns_ = 1, rows_ = 1;  ///< of a strip or tile
 };
 
+/// Copies the values of an image's strips or tiles.
+class Copier {
+ public:
+  Copier(TIFF* file, Reading& reading) : file_(file), reading_(reading) {
+    TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &width_);
+    TIFFGetField(file, TIFFTAG_IMAGELENGTH, &height_);
+    TIFFGetFieldDefaulted(file, TIFFTAG_SAMPLESPERPIXEL, &samples_);
+    TIFFGetFieldDefaulted(file, TIFFTAG_BITSPERSAMPLE, &bits_);
+    TIFFGetFieldDefaulted(file, TIFFTAG_PLANARCONFIG, &planes_);
+    tiled_ = TIFFIsTiled(file) != 0;
+    columns_ = width_;
+    if (tiled_) {
+      TIFFGetField(file, TIFFTAG_TILEWIDTH, &columns_);
+      TIFFGetField(file, TIFFTAG_TILELENGTH, &rows_);
+    } else {
+      TIFFGetFieldDefaulted(file, TIFFTAG_ROWSPERSTRIP, &rows_);
+    }
+    rows_ = std::clamp(rows_, 1u, std::max(1u, tiled_ ? rows_ : height_));
+    columns_ = std::max(1u, columns_);
+    reading_.failed = false;  // what libtiff opened the file in spite of
+  }
+
+  /// Returns whether the file's pixels have the size and the form that its header promised.
+  bool fits(const millrace_decode& request) const {
+    return width_ == static_cast<std::uint32_t>(request.region.x1) &&
+           height_ == static_cast<std::uint32_t>(request.region.y1) &&
+           bits_ == std::max<std::uint32_t>(request.depth, MILLRACE_DEPTH_8) &&
+           samples_ >= request.channels;
+  }
+
+  /// Copies the first channels of every pixel. Returns false after an error.
+  bool copy(millrace::Buffer& memory, const millrace_decode& request, std::uint8_t* pixels,
+            std::size_t row_bytes) {
+    const bool apart = planes_ == PLANARCONFIG_SEPARATE;
+    const std::size_t value = bits_ / 8u, pixel = request.channels * value;
+    const std::size_t stored = apart ? value : samples_ * value;
+    const std::size_t part_row = columns_ * stored;
+    const tmsize_t bytes = tiled_ ? TIFFTileSize(file_) : TIFFStripSize(file_);
+    if (bytes <= 0 || static_cast<std::size_t>(bytes) < part_row) return false;
+    std::uint8_t* const part = memory.reserve(static_cast<std::size_t>(bytes));
+    for (std::uint16_t s = 0; s < (apart ? request.channels : 1u); ++s)
+      for (std::uint32_t y = 0; y < height_; y += rows_)
+        for (std::uint32_t x = 0; x < width_; x += columns_) {
+          const std::size_t rows = std::min(rows_, height_ - y);
+          const std::size_t columns = std::min(columns_, width_ - x);
+          const tmsize_t got =
+              tiled_ ? TIFFReadEncodedTile(file_, TIFFComputeTile(file_, x, y, 0, s), part, bytes)
+                     : TIFFReadEncodedStrip(file_, TIFFComputeStrip(file_, y, s), part, bytes);
+          if (reading_.failed || got < static_cast<tmsize_t>(rows * part_row)) return false;
+          std::uint8_t* to = pixels + y * row_bytes + x * pixel + s * value;
+          for (std::size_t row = 0; row < rows; ++row, to += row_bytes) {
+            const std::uint8_t* from = part + row * part_row;
+            if (stored == pixel && !apart) {
+              std::memcpy(to, from, columns * pixel);
+              continue;
+            }
+            const std::size_t copied = apart ? value : pixel;
+            for (std::size_t i = 0; i < columns; ++i)
+              std::memcpy(to + i * pixel, from + i * stored, copied);
+          }
+        }
+    return true;
+  }
+
+ private:
+  TIFF* file_;
+  Reading& reading_;
+  std::uint32_t width_ = 0, height_ = 0, columns_ = 1, rows_ = 1;
+  std::uint16_t samples_ = 1, bits_ = 1, planes_ = PLANARCONFIG_CONTIG;
+  bool tiled_ = false;
+};
+
 /// Makes a context, which holds a few rows of one image.
 void* open(const void*) { return new (std::nothrow) millrace::Buffer; }
 
@@ -191,16 +264,36 @@ millrace_status decode(void* context, const std::uint8_t* bytes, std::size_t siz
   const millrace_rect& whole = request->region;
   const std::size_t pixels_in_all =
       static_cast<std::size_t>(whole.x1) * static_cast<std::size_t>(whole.y1);
-  const File file = open_file(reading, kTables + kMaxBytesPerPixel * pixels_in_all);
+  const bool as_stored =
+      request->depth > MILLRACE_DEPTH_8 || (request->channels != 1 && request->channels != 3);
+  // Padded to whole tiles, and with one more channel, which may be transparency.
+  const std::size_t pixel =
+      std::max<std::size_t>(kMaxBytesPerPixel, 4 * sizeof(float) * (request->channels + 1));
+  const File file = open_file(reading, kTables + pixel * pixels_in_all);
   if (file == nullptr) return MILLRACE_BAD_DATA;
-  Converter converter(file.get(), reading);
-  if (!converter.begun()) return MILLRACE_BAD_DATA;
-  // `pixels` has room for the size in the header that millrace read.
-  if (!converter.is_sized(whole)) {
+  const auto disagree = [&] {
     std::snprintf(call->error, call->error_size,
                   "tiff: its header and its pixels disagree on the size");
     return MILLRACE_BAD_DATA;
+  };
+  if (as_stored) {
+    Copier copier(file.get(), reading);
+    if (!copier.fits(*request)) return disagree();
+    const bool copied = copier.copy(memory, *request, pixels, row_bytes);
+    if (memory.capacity() > kKeep) memory = millrace::Buffer();
+    return copied ? MILLRACE_OK : MILLRACE_BAD_DATA;
   }
+  std::uint16_t format = SAMPLEFORMAT_UINT;
+  TIFFGetFieldDefaulted(file.get(), TIFFTAG_SAMPLEFORMAT, &format);
+  if (format == SAMPLEFORMAT_IEEEFP) {
+    std::snprintf(call->error, call->error_size,
+                  "tiff: its pixels are floats\nset decode.depth=float");
+    return MILLRACE_BAD_DATA;
+  }
+  Converter converter(file.get(), reading);
+  if (!converter.begun()) return MILLRACE_BAD_DATA;
+  // `pixels` has room for the size in the header that millrace read.
+  if (!converter.is_sized(whole)) return disagree();
   const bool converted = converter.convert(memory, request->channels, pixels, row_bytes);
   if (memory.capacity() > kKeep) memory = millrace::Buffer();
   return converted ? MILLRACE_OK : MILLRACE_BAD_DATA;

@@ -20,17 +20,19 @@ namespace {
 /// Decodes what is asked for.
 class Encoded final : public PixelSource {
  public:
-  Encoded(pipeline::DecodeScratch& decode, int channels) : decode_(decode), channels_(channels) {}
+  Encoded(pipeline::DecodeScratch& decode, const Transform& plan)
+      : decode_(decode), channels_(plan.output().channels), depth_(plan.depth()) {}
   Size size() const override { return decode_.image().size; }
   std::uint32_t scales() const override { return decode_.image().scales; }
   bool serves_regions() const override { return true; }
   ImageView pixels(const Rect& region, int scale) override {
-    return decode_.decode(channels_, region, scale);
+    return decode_.decode(channels_, region, scale, depth_);
   }
 
  private:
   pipeline::DecodeScratch& decode_;
   int channels_;
+  Depth depth_;
 };
 
 /// Runs single samples, in memory that they share.
@@ -52,7 +54,7 @@ class Bench {
       trace.steps.push_back({"fetch", {}, "", base::Clock::steady_ns() - begin});
     if (info.encoded) {
       decode_.open(sample.bytes, max_pixels_);
-      Encoded image(decode_, plan_.output().channels);
+      Encoded image(decode_, plan_);
       plan_.run(key, image, out_.data(), *scratch_, &trace);
     } else {
       const std::uint8_t* pixels = sample.bytes.data();

@@ -55,8 +55,8 @@ std::string text_of(PyObject* text) {
 }
 
 /// Copies the pixels of `data`, bytes or an array, behind the header of a raw image.
-void copy_pixels(PyObject* copy, PyObject* data, Size size, int channels, Buffer& scratch,
-                 Outcome& outcome) {
+void copy_pixels(PyObject* copy, PyObject* data, Size size, int channels, Depth depth,
+                 Buffer& scratch, Outcome& outcome) {
   constexpr std::size_t kHeader = pipeline::RawImage::kHeaderBytes;
   if (size.width > kMaxImageSide || size.height > kMaxImageSide) {
     outcome.failure =
@@ -66,9 +66,9 @@ void copy_pixels(PyObject* copy, PyObject* data, Size size, int channels, Buffer
   }
   const std::size_t pixels = static_cast<std::size_t>(size.width) *
                              static_cast<std::size_t>(size.height) *
-                             static_cast<std::size_t>(channels);
+                             static_cast<std::size_t>(channels * bytes_of(depth));
   std::uint8_t* out = scratch.reserve(kHeader + pixels);
-  pipeline::write_raw_header(out, size, channels, /*pixel_sum=*/0);
+  pipeline::write_raw_header(out, size, channels, depth, /*pixel_sum=*/0);
   outcome.bytes = kHeader + pixels;
   char* bytes = nullptr;
   Py_ssize_t length = 0;
@@ -85,19 +85,21 @@ void copy_pixels(PyObject* copy, PyObject* data, Size size, int channels, Buffer
   Py_XDECREF(memory);
 }
 
-/// Takes the parts of a sample: (bytes, 0, 0, 0, label) if it is encoded, (path, -1, 0, 0, label),
-/// or (pixels, height, width, channels, label).
+/// Takes the parts of a sample: (bytes, 0, 0, 0, 0, label) if it is encoded, (path, -1, 0, 0, 0,
+/// label), or (pixels, height, width, channels, bits, label).
 void take(PyObject* parts, PyObject* copy, Buffer& scratch, Outcome& outcome) {
   PyObject* data = nullptr;
   Size size;
-  int channels = 0;
+  int channels = 0, bits = 0;
   long long label = 0;
-  if (PyArg_ParseTuple(parts, "OiiiL", &data, &size.height, &size.width, &channels, &label) == 0) {
+  if (PyArg_ParseTuple(parts, "OiiiiL", &data, &size.height, &size.width, &channels, &bits,
+                       &label) == 0) {
     outcome.failure = failure_of_call();
     return;
   }
   outcome.label = label;
-  if (size.height > 0) return copy_pixels(copy, data, size, channels, scratch, outcome);
+  if (size.height > 0)
+    return copy_pixels(copy, data, size, channels, static_cast<Depth>(bits), scratch, outcome);
   char* bytes = nullptr;
   Py_ssize_t length = 0;
   if (PyBytes_AsStringAndSize(data, &bytes, &length) != 0) {

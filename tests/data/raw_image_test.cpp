@@ -82,11 +82,17 @@ TEST(RawImage, DamageIsNamed) {
     seal_raw_header(bytes);
     return bytes;
   };
-  expect_data_error({"version 2", "reads version 1"}, [&] { parse_raw(sealed(8, 2)); });
+  expect_data_error({"version 3", "reads versions 1 and 2"}, [&] { parse_raw(sealed(8, 3)); });
   expect_data_error({"0x5 pixels"}, [&] { parse_raw(sealed(16, 0)); });
   expect_data_error({"65543x5 pixels"}, [&] { parse_raw(sealed(18, 1)); });
   expect_data_error({"of 2 channels"}, [&] { parse_raw(sealed(24, 2)); });
   expect_data_error({"where 7x4x3 takes 84"}, [&] { parse_raw(sealed(20, 4)); });
+  const Bytes deep = to_raw(interleaved(whole.data(), {5, 3}, 2, Depth::u16));
+  EXPECT_EQ(parse_raw(deep).depth, Depth::u16);
+  Bytes odd = deep;
+  odd[28] = 17;
+  seal_raw_header(odd);
+  expect_data_error({"values of 17 bits"}, [&] { parse_raw(odd); });
   EXPECT_NO_THROW(check_raw_pixels(whole));
   Bytes wrong = whole;
   wrong.back() ^= 1;

@@ -1,5 +1,6 @@
 // Fuzzes one image format of the plugin imgcodecs, named by MILLRACE_FUZZ_FORMS (png_forms,
-// tiff_forms or webp_forms): the header and the pixels, as colours or gray. Damage must not affect
+// tiff_forms or webp_forms): the header and the pixels, as colours, as gray and as they are stored.
+// Damage must not affect
 // the next image.
 #include <fmt/format.h>
 
@@ -16,7 +17,8 @@ Bytes pixels_of(const ImageView& image) {
   Bytes pixels;
   for (int y = 0; y < image.height; ++y)
     for (int x = 0; x < image.width; ++x)
-      for (int c = 0; c < image.channels; ++c) pixels.push_back(*image.at(x, y, c));
+      for (int c = 0; c < image.channels; ++c)
+        pixels.insert(pixels.end(), image.at(x, y, c), image.at(x, y, c) + bytes_of(image.depth));
   return pixels;
 }
 
@@ -54,8 +56,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::accepts(Exit::data, [&] {
     const pipeline::EncodedImage image = scratch.open({data, size}, fuzz::kPixelLimit);
     fuzz::require(image.size.width > 0 && image.size.height > 0, "an image has pixels");
+    const Rect whole{0, 0, image.size.width, image.size.height};
     for (const int channels : {1, 3})
-      fuzz::pixels_of(scratch.decode(channels, {0, 0, image.size.width, image.size.height}));
+      fuzz::accepts(Exit::data, [&] { fuzz::pixels_of(scratch.decode(channels, whole)); });
+    fuzz::pixels_of(scratch.decode(image.bands, whole, 0, Depth::f32));
   });
   fuzz::require(sound.decoded(scratch) == sound.pixels, "damage leaves nothing behind");
   return 0;

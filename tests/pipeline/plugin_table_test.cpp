@@ -3,12 +3,14 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <exception>
 #include <functional>
 
 #include "millrace/error.h"
 #include "millrace/millrace.hpp"
 #include "plugins/host/registry.h"
+#include "plugins/host/unit.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -56,10 +58,10 @@ TEST(PluginTable, EachDefectIsRefusedByName) {
     EXPECT_NE(message.find(reason), std::string::npos) << message;
   };
   refused("wrong magic", [](FakePlugin& p) { p.table.magic = 1; });
-  refused("built for plugin interface 2.2, this millrace has 1.2",
+  refused("built for plugin interface 2.3, this millrace has 1.3",
           [](FakePlugin& p) { p.table.abi_major = 2; });
-  refused("built for plugin interface 1.3, this millrace has 1.2",
-          [](FakePlugin& p) { p.table.abi_minor = 3; });
+  refused("built for plugin interface 1.4, this millrace has 1.3",
+          [](FakePlugin& p) { p.table.abi_minor = 4; });
   refused("table of 8 bytes", [](FakePlugin& p) { p.table.struct_size = 8; });
   refused("no id", [](FakePlugin& p) { p.table.id = ""; });
   refused("no id", [](FakePlugin& p) { p.table.id = "Not a name"; });
@@ -90,6 +92,29 @@ TEST(PluginTable, EachDefectIsRefusedByName) {
   refused("parameter without a name", [](FakePlugin& p) { p.params[0].name = "P"; });
   refused("parameter 'way' has no choices", [](FakePlugin& p) { p.params[1].choices = nullptr; });
   refused("parameter 'way', default c", [](FakePlugin& p) { p.params[1].fallback = "c"; });
+}
+
+struct Still {
+  static constexpr const char* kName = "still";
+  static constexpr const char* kHelp = "changes nothing";
+  void apply(Image) const {}
+  void apply_floats(FloatImage) const {}
+};
+
+TEST(PluginTable, APixelUnitOfAnEarlierInterfaceTakesNoFloats) {
+  millrace_pixel pixel = *kUnit<Still>.pixel;
+  EXPECT_NE(plugins::floats_of(pixel), nullptr);
+  pixel.struct_size = offsetof(millrace_pixel, apply_floats);
+  EXPECT_EQ(plugins::floats_of(pixel), nullptr);
+  millrace_unit unit = kUnit<Still>;
+  unit.pixel = &pixel;
+  const millrace_unit* units[] = {&unit};
+  millrace_plugin_table table = Plugin<Still>::table("still", "1", "MIT");
+  table.units = units;
+  table.abi_minor = 2;
+  EXPECT_NO_THROW(plugins::check_plugin_table(table, "still.so"));
+  pixel.struct_size -= 8;
+  EXPECT_NE(message_of([&] { plugins::check_plugin_table(table, "still.so"); }), "no error");
 }
 
 TEST(PluginTable, FilesThatAreNoPlugins) {

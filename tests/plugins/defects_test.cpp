@@ -52,8 +52,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Defect{"no_symbol", "load: ", "exports no symbol millrace_plugin"},
         Defect{"wrong_magic", "load: ", "wrong magic 0000000000001234"},
-        Defect{"newer_major", "load: ", "built for plugin interface 2.2, this millrace has 1.2"},
-        Defect{"newer_minor", "load: ", "built for plugin interface 1.3, this millrace has 1.2"},
+        Defect{"newer_major", "load: ", "built for plugin interface 2.3, this millrace has 1.3"},
+        Defect{"newer_minor", "load: ", "built for plugin interface 1.4, this millrace has 1.3"},
         Defect{"short_struct", "load: ", "unit 'defect': pixel struct of 16 bytes"},
         Defect{"null_function", "load: ", "pixel 'defect' has no function apply or levels"},
         Defect{"bad_default", "load: ", "unit 'defect': parameter 'p', default 2"},

@@ -106,7 +106,7 @@ TEST_F(Plugins, InfoSaysWhatAUnitTakes) {
   const Json info = json({"plugins", "info", example_plugin("random_zoom_out")});
   EXPECT_EQ(info["plugin"]["id"], "random_zoom_out");
   EXPECT_EQ(info["plugin"]["licence"], "MIT");
-  EXPECT_EQ(info["plugin"]["abi"], "1.2");
+  EXPECT_EQ(info["plugin"]["abi"], "1.3");
   EXPECT_EQ(info["plugin"]["file"], example_plugin("random_zoom_out"));
   const Json& most = info["units"][0]["parameters"][0];
   EXPECT_EQ(most["name"], "most");
@@ -147,7 +147,7 @@ TEST_F(Plugins, APluginOfInterfaceOneZeroLoadsAndGivesTheSameHash) {
         .get<std::string>();
   };
   EXPECT_EQ(json({"plugins", "info", test_plugin("group_old")})["plugin"]["abi"], "1.0");
-  EXPECT_EQ(json({"plugins", "info", test_plugin("group_new")})["plugin"]["abi"], "1.2");
+  EXPECT_EQ(json({"plugins", "info", test_plugin("group_new")})["plugin"]["abi"], "1.3");
   EXPECT_EQ(hash_with("group_old"), hash_with("group_new"));
   EXPECT_NE(hash_with("group_old"), json(bench({"--hash"}))["batch_hash"]);
 }
@@ -234,7 +234,7 @@ TEST_F(Plugins, DefectsAreRefusedByNameBeforeAnythingRuns) {
            {"no_symbol", "exports no symbol"},
            {"wrong_magic", "wrong magic"},
            {"newer_major", "plugin interface 2.2"},
-           {"newer_minor", "plugin interface 1.3, this millrace has 1.2"},
+           {"newer_minor", "plugin interface 1.4, this millrace has 1.3"},
            {"short_struct", "struct of 16 bytes"},
            {"null_function", "no function apply or levels"},
            {"bad_default", "default 2"},

@@ -44,7 +44,7 @@ TEST_F(RecipeFace, BadValuesAreRefusedWithWhatIsExpected) {
       {"train.momentum=1.5", "train.momentum", "1.5"},
       {"data.reader=idy", "idy", "idx"},
       {"output.dtype=f23", "f23", "f32"},
-      {"output.mean=[0.5,0.5]", "output.mean", "0.5"},
+      {"output.mean=[0.5,0.5]", "output.mean has 2 numbers", "one a channel"},
       {"loader.shuffle=globl", "globl", "global"},
       {"loader.shuffle=window:0", "window:0", "window"},
       {"resample=twice", "twice", "once"},

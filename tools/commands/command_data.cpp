@@ -375,6 +375,9 @@ void add_make_photos(CLI::App& make, Command& chosen) {
       [options, &chosen] { chosen = [options](const ProgramStart&) { return photos(*options); }; });
 }
 
+constexpr const char* kArraysHelp =
+    "count a folder's NumPy arrays (.npy) as images, as decode.depth=16 and float do";
+
 /// Adds `data verify`.
 void add_verify(CLI::App& data, Command& chosen) {
   auto* command =
@@ -385,6 +388,7 @@ void add_verify(CLI::App& data, Command& chosen) {
       "--masks", options->masks,
       "its masks, as data.masks: their folder, a manifest's column, or the ending of "
       "members of archives");
+  command->add_flag("--arrays", options->arrays, kArraysHelp);
   command
       ->add_option("--classes", options->classes, "number of classes: every label must be below it")
       ->check(CLI::PositiveNumber);
@@ -449,6 +453,7 @@ void add_pack(CLI::App& data, Command& chosen) {
                       "other members of an archive's samples to keep, as txt,json (data.members)");
   command->add_option("--masks", options->masks,
                       "pack the masks that this names, as data.masks does, as members .seg.png");
+  command->add_flag("--arrays", options->arrays, kArraysHelp);
   const CLI::Option* quality = add_shrink(*command, options->shrink);
   command->add_flag("--force", options->force, "overwrite existing archives");
   command->footer("Example:\n  millrace data pack data/photos data/photos-tar --shard-size 256");

@@ -243,6 +243,7 @@ struct PackOptions {
   ShrinkOptions shrink;              ///< converts images
   std::vector<std::string> members;  ///< of the source's archives that are kept (DataOptions)
   std::string masks{};               ///< DataOptions::masks; packed as members .seg.png
+  bool arrays = false;               ///< DataOptions::arrays; packed as pixels
   Progress progress;                 ///< counts samples written and read back; may throw to abort
   /// Called now and then, from any thread, while the indexes are written and the archives are in
   /// place already. May throw to abort; may be empty.
@@ -273,6 +274,7 @@ struct VerifyOptions {
   int threads = 0;  ///< 0: one per core
   Progress progress;
   std::string masks{};  ///< DataOptions::masks; empty: none
+  bool arrays = false;  ///< DataOptions::arrays
 };
 
 struct VerifyProblem {

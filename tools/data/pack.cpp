@@ -15,6 +15,8 @@
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/image_files.h"
+#include "pipeline/decoders/npy_image.h"
+#include "pipeline/decoders/raw_image.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/set_index.h"
@@ -70,6 +72,7 @@ std::unique_ptr<Reader> open_source(const PackOptions& options, const std::strin
   data.split = split;
   data.members = options.members;
   data.masks = options.masks;
+  data.arrays = options.arrays;
   auto reader = open_reader(data);
   if (!reader->info().encoded)
     throw UsageError(
@@ -325,6 +328,8 @@ class Packer {
           keep_members(members, images[i]);
           if (options_.shrink.wanted())
             images[i].bytes = shrinker.run(sample.bytes);
+          else if (pipeline::is_npy(sample.bytes))  // in archives, .npy is no image's ending
+            images[i].bytes = pipeline::to_raw(pipeline::parse_npy(sample.bytes));
           else
             images[i].bytes.assign(sample.bytes.begin(), sample.bytes.end());
           bytes += images[i].bytes.size() + images[i].member_bytes.size();

@@ -1,5 +1,7 @@
 // Decodes, resizes and encodes images.
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <csetjmp>
@@ -10,6 +12,7 @@
 #include "millrace/limits.h"
 #include "millrace/plan.h"
 #include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/npy_image.h"
 #include "pipeline/decoders/raw_image.h"
 #include "tools/data/data.h"
 
@@ -122,8 +125,19 @@ std::vector<std::uint8_t> Shrinker::run(std::span<const std::uint8_t> bytes) {
   const Size before = header.size;
   const Size after = shrunk(before, options_);
   const bool same_size = after == before;
-  if (same_size && (!options_.raw || header.decoder == &pipeline::raw_decoder()))
-    return {bytes.begin(), bytes.end()};
+  const bool is_array = header.decoder == &pipeline::npy_decoder();
+  const bool is_raw = header.decoder == &pipeline::raw_decoder();
+  const bool has_levels = !is_array && header.depth != Depth::f32 &&
+                          !(is_raw && header.depth != Depth::u8) &&
+                          (header.bands == 1 || header.bands == 3);
+  if (!has_levels && !same_size)
+    throw DataError(
+        fmt::format("{}: only gray and RGB images of levels are resized", header.decoder->name),
+        "leave out the options that resize");
+  if (is_array || (!has_levels && options_.raw && !is_raw))
+    return pipeline::to_raw(
+        state_->decode.decode(header.bands, {0, 0, before.width, before.height}, 0, Depth::f32));
+  if (same_size && (!options_.raw || is_raw)) return {bytes.begin(), bytes.end()};
   constexpr int kColours = 3;
   const int channels = options_.raw ? header.channels : kColours;
   const ImageView image = state_->decode.decode(channels, {0, 0, before.width, before.height});

@@ -136,6 +136,20 @@ struct Decoded {
   }
 };
 
+/// Decodes a whole image: with 8 bits, or as it is stored if that is another depth or neither gray
+/// nor RGB. Returns its size.
+Size decode_whole(pipeline::DecodeScratch& decode, std::span<const std::uint8_t> bytes,
+                  std::uint64_t max_pixels) {
+  const pipeline::EncodedImage& image = decode.open(bytes, max_pixels);
+  const Rect whole{0, 0, image.size.width, image.size.height};
+  const bool has_levels = image.depth == Depth::u8 && (image.bands == 1 || image.bands == 3);
+  if (has_levels)
+    decode.decode(3, whole);
+  else
+    decode.decode(image.bands, whole, 0, Depth::f32);
+  return image.size;
+}
+
 /// `bytes_of(index, scratch)` returns an image's bytes, or throws DataError.
 template <class BytesOf>
 void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf& bytes_of,
@@ -146,7 +160,7 @@ void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf
                  Buffer scratch;
                  for (std::uint64_t index = begin; index < end; ++index) try {
                      const auto bytes = bytes_of(index, scratch);
-                     found.add(decode.decode(bytes, 3, options.max_pixels).size());
+                     found.add(decode_whole(decode, bytes, options.max_pixels));
                      if (pipeline::is_raw(bytes)) pipeline::check_raw_pixels(bytes);
                    } catch (const Error& error) {  // plugins may report damage as wrong usage
                      found.add(index, error.what());
@@ -157,7 +171,7 @@ void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf
 
 void verify_split_folder(const VerifyOptions& options, const char* split, const std::string& root,
                          VerifyReport& report) {
-  const pipeline::FolderListing files(root, "images");
+  const pipeline::FolderListing files(root, "images", options.arrays);
   if (files.classes().empty()) report.problems.push_back({root, "no class folders and no images"});
   if (options.classes != 0 && files.classes().size() > static_cast<std::size_t>(options.classes))
     report.problems.push_back({root, fmt::format("{} class folders where {} classes are set",
@@ -194,6 +208,7 @@ DataOptions options_of(const VerifyOptions& options, const std::string& kind, co
   data.classes = options.classes;
   data.index = IndexUse::off;
   data.masks = options.masks;
+  data.arrays = options.arrays;
   return data;
 }
 

@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -24,8 +27,9 @@ namespace millrace::tools {
 class SamplePixels final : public PixelSource {
  public:
   /// Reads the sample and, if it is encoded, parses the header. Throws DataError.
-  SamplePixels(const Reader& reader, std::uint64_t index, int channels, std::uint64_t max_pixels)
-      : channels_(channels) {
+  SamplePixels(const Reader& reader, std::uint64_t index, const Transform& plan,
+               std::uint64_t max_pixels)
+      : channels_(plan.output().channels), depth_(plan.depth()) {
     const DatasetInfo& info = reader.info();
     const Sample sample = reader.read(index, bytes_);
     label_ = sample.label;
@@ -42,12 +46,13 @@ class SamplePixels final : public PixelSource {
   std::uint32_t scales() const override { return raw_ ? 1 : decode_.image().scales; }
   bool serves_regions() const override { return !raw_; }
   ImageView pixels(const Rect& region, int scale) override {
-    return raw_ ? *raw_ : decode_.decode(channels_, region, scale);
+    return raw_ ? *raw_ : decode_.decode(channels_, region, scale, depth_);
   }
   std::int64_t label() const { return label_; }
 
  private:
   int channels_;
+  Depth depth_;
   std::int64_t label_ = 0;
   Buffer bytes_;
   pipeline::DecodeScratch decode_;
@@ -177,7 +182,7 @@ Inspected Inspection::run(std::uint64_t place, const TargetOptions& targets, std
   Inspected result;
   result.name = reader_->name(index);
   try {
-    SamplePixels source(*reader_, index, plan_->output().channels,
+    SamplePixels source(*reader_, index, *plan_,
                         static_cast<std::uint64_t>(recipe_.integer("data.max_pixels")));
     result.size = source.size();
     label = source.label();
@@ -237,16 +242,56 @@ std::vector<std::string> lines_of(const Inspected& sample) {
 
 }  // namespace
 
+void set_visible(Recipe& recipe) {
+  const bool floats = recipe.text("decode.depth") != "8";
+  for (const char* key : {floats ? "output.dtype=f32" : "output.dtype=u8",
+                          "output.normalize=loader", "output.layout=hwc"})
+    recipe.set(key);
+}
+
+Visible visible(std::vector<std::uint8_t> pixels, const SampleSpec& spec, const Recipe& recipe) {
+  if (spec.dtype == DType::u8) return {std::move(pixels), spec.channels};
+  const std::vector<double> mean = recipe.numbers("output.mean"),
+                            std = recipe.numbers("output.std");
+  std::vector<float> values(spec.elements());
+  std::memcpy(values.data(), pixels.data(), values.size() * sizeof(float));
+  const auto channels = static_cast<std::size_t>(spec.channels);
+  const std::size_t shown = channels < 3 ? 1 : 3, count = values.size() / channels;
+  const auto of = [&](std::size_t i, std::size_t c) {
+    return values[i * channels + c] * static_cast<float>(std[std.size() > 1 ? c : 0]) +
+           static_cast<float>(mean[mean.size() > 1 ? c : 0]);
+  };
+  float low = std::numeric_limits<float>::max(), high = std::numeric_limits<float>::lowest();
+  for (std::size_t i = 0; i < count * shown; ++i) {
+    const float value = of(i / shown, i % shown);
+    if (!std::isfinite(value)) continue;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  const float range = high > low ? high - low : 1;
+  std::vector<std::uint8_t> levels(count * shown);
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const float part = (of(i / shown, i % shown) - low) / range;  // not a number: black
+    levels[i] = static_cast<std::uint8_t>(part > 0 ? std::min(part, 1.0f) * 255 + 0.5f : 0.0f);
+  }
+  return {std::move(levels), static_cast<int>(shown)};
+}
+
 ContactSheet contact_sheet(Recipe recipe, std::uint32_t epoch, bool eval, std::size_t count,
                            int columns) {
-  // Samples as the store receives them, before normalisation.
-  for (const char* key : {"output.dtype=u8", "output.normalize=loader", "output.layout=hwc"})
-    recipe.set(key);
+  set_visible(recipe);
   Inspection inspection(std::move(recipe), epoch, eval);
   count = static_cast<std::size_t>(std::min<std::uint64_t>(inspection.count(), count));
   ContactSheet sheet{.samples = {}, .png = {}, .spec = inspection.plan().output()};
   std::vector<Tile> tiles;
   for (std::size_t i = 0; i < count; ++i) sheet.samples.push_back(inspection(i));
+  const SampleSpec made = sheet.spec;
+  for (Inspected& sample : sheet.samples) {
+    Visible picture = visible(std::move(sample.pixels), made, inspection.recipe());
+    sample.pixels = std::move(picture.pixels);
+    sheet.spec.channels = picture.channels;
+    sheet.spec.dtype = DType::u8;
+  }
   for (const Inspected& sample : sheet.samples)
     tiles.push_back({sample.pixels.data(), sheet.spec.size.width, sheet.spec.size.height,
                      sheet.spec.channels, lines_of(sample), &sample.objects, sample.mask});

@@ -78,9 +78,8 @@ bool is_picture(const Json& value) {
 
 std::vector<std::string> draw_mistakes(const std::vector<study::WrongImage>& images,
                                        Recipe recipe) {
-  for (const char* key :
-       {"data.cache=os", "output.dtype=u8", "output.normalize=loader", "output.layout=hwc"})
-    recipe.set(key);
+  recipe.set("data.cache=os");
+  set_visible(recipe);
   Inspection inspection(std::move(recipe), 0, /*eval=*/true);
   const SampleSpec& spec = inspection.plan().output();
   std::vector<std::string> pictures;
@@ -90,9 +89,9 @@ std::vector<std::string> draw_mistakes(const std::vector<study::WrongImage>& ima
     while (index < inspection.count() && inspection.name(index) != image.name) ++index;
     if (index >= inspection.count())
       throw DataError(fmt::format("the evaluation's data set has no {}", image.name));
-    const Inspected sample = inspection(index);
+    const Visible picture = visible(inspection(index).pixels, spec, inspection.recipe());
     pictures.push_back(
-        study::base64(thumbnail(interleaved(sample.pixels.data(), spec.size, spec.channels))));
+        study::base64(thumbnail(interleaved(picture.pixels.data(), spec.size, picture.channels))));
   }
   return pictures;
 }

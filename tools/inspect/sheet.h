@@ -47,6 +47,19 @@ struct Inspected {
   std::vector<std::uint8_t> mask{};  ///< class ids; empty if the data set has no masks
 };
 
+/// Sets the keys of [output] that make samples pictures: levels as the store receives them, before
+/// normalisation, or with decode.depth floats, which visible() turns into levels.
+void set_visible(Recipe& recipe);
+
+/// Gray or RGB of 8 bits.
+struct Visible {
+  std::vector<std::uint8_t> pixels;  ///< height x width x channels
+  int channels;                      ///< 1 or 3
+};
+/// Returns a sample that a recipe made after set_visible(). Of floats it shows the first channel,
+/// or the first three: the lowest value becomes black, the highest white.
+Visible visible(std::vector<std::uint8_t> pixels, const SampleSpec& spec, const Recipe& recipe);
+
 class Inspection {
  public:
   /// Opens the data set and compiles the chain of training or evaluation. Throws what these throw.

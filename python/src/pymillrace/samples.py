@@ -17,9 +17,12 @@ from .arguments import shown, whole
 from .errors import DataError, UsageError
 from .recipes import Source
 
-_DEPTHS = {"L": 1, "RGB": 3}  # channels of Pillow's modes that need no conversion
+_MODES = {"L": (1, 8), "RGB": (3, 8), "I;16": (1, 16), "F": (1, 32)}
+"""Channels and bits of Pillow's modes that need no conversion."""
 _DEEP = ("I", "F")  # how its modes of more than 8 bits begin
-_FORMS = "give encoded bytes, a path, a PIL image or a uint8 array of height x width (x 1 or 3)"
+_MOST_CHANNELS = 512
+_ARRAYS = "uint8, uint16 or float32 of height x width (x channels)"
+_FORMS = f"give encoded bytes, a path, a PIL image or an array: {_ARRAYS}"
 
 Part = str | int | Callable[[Any], Any]
 _Chunks = tuple[str, list[Any]]
@@ -43,8 +46,9 @@ class Fed(Source):
 class Samples(Fed):
     """Any object with __len__ and __getitem__, which is asked for one item at a time.
 
-    An item has an image: encoded bytes, a path, a PIL image, or a uint8 array of height x width or height x width x 1
-    or 3. A PIL image is taken as it is; encoded bytes and files are decoded by the workers and turned as EXIF says.
+    An item has an image: encoded bytes, a path, a PIL image, or an array of height x width (x channels). A PIL image is
+    taken as it is; encoded bytes and files are decoded by the workers and turned as EXIF says. Arrays of uint16 and of
+    float32, those of other than 1 or 3 channels, and PIL images of the modes I;16 and F need decode.depth=16 or float.
 
     Args:
         source: the object. Of a Hugging Face Dataset the undecoded bytes are taken, and its formats and transforms
@@ -116,10 +120,11 @@ class Feed:
         if changed := self._changed_length():
             raise UsageError(*changed.split("\n"))
 
-    def fetch(self, index: int) -> tuple[Any, int, int, int, int] | str:
-        """Returns (data, height, width, channels, label) of a sample, or why there is none and what to do.
+    def fetch(self, index: int) -> tuple[Any, int, int, int, int, int] | str:
+        """Returns (data, height, width, channels, bits, label) of a sample, or why there is none and what to do.
 
-        Height is 0 for encoded bytes and -1 for a path, as bytes; `data` is otherwise an array, or bytes of pixels.
+        Height is 0 for encoded bytes and -1 for a path, as bytes; `data` is otherwise an array, or bytes of pixels, of
+        8 or 16 bits or of 32 for floats.
         """
         try:
             item = self._items[index]
@@ -147,7 +152,7 @@ class Feed:
         """Copies an array's pixels."""
         import numpy as np
 
-        np.copyto(np.frombuffer(memory, np.uint8).reshape(array.shape), array)
+        np.copyto(np.frombuffer(memory, array.dtype).reshape(array.shape), array)
 
     def _image_of(self, item: Any) -> Any:
         if self._image is not None:
@@ -185,38 +190,37 @@ def _getter(part: Part | None) -> Callable[[Any], Any] | None:
     return part if part is None or callable(part) else operator.itemgetter(part)
 
 
-def _picture(image: Any) -> tuple[Any, int, int, int]:
-    """Returns data, height, width and channels of an image in any of its forms; see Feed.fetch()."""
+def _picture(image: Any) -> tuple[Any, int, int, int, int]:
+    """Returns data, height, width, channels and bits of an image in any of its forms; see Feed.fetch()."""
     if isinstance(image, bytes):
-        return image, 0, 0, 0
+        return image, 0, 0, 0, 0
     if isinstance(image, Mapping) and "bytes" in image:  # as Hugging Face stores an image
         return _picture(image["bytes"] if image["bytes"] is not None else image.get("path"))
     if isinstance(image, (str, os.PathLike)):
-        return os.fsencode(image), -1, 0, 0
+        return os.fsencode(image), -1, 0, 0, 0
     if isinstance(image, (bytearray, memoryview)):
-        return bytes(image), 0, 0, 0
+        return bytes(image), 0, 0, 0, 0
     numpy, pillow = sys.modules.get("numpy"), sys.modules.get("PIL.Image")
     if numpy is not None and isinstance(image, numpy.ndarray):
         return _pixels(image, numpy)
     if pillow is not None and isinstance(image, pillow.Image):
-        if image.mode.startswith(_DEEP):
-            raise UsageError(f"the image is a PIL image of mode {image.mode}", "convert it to 8 bits per channel")
-        if image.mode not in _DEPTHS:
+        if image.mode not in _MODES and image.mode.startswith(_DEEP):
+            raise UsageError(f"the image is a PIL image of mode {image.mode}", "convert it to I;16 or F")
+        if image.mode not in _MODES:
             image = image.convert("RGB")
-        return image.tobytes(), image.height, image.width, _DEPTHS[image.mode]
+        return image.tobytes(), image.height, image.width, *_MODES[image.mode]
     raise UsageError(f"the image is an object of type {type(image).__name__}", _FORMS)
 
 
-def _pixels(array: Any, numpy: Any) -> tuple[Any, int, int, int]:
-    """Returns data, height, width and channels of an array: pixels, or encoded bytes if it has one axis."""
-    if array.dtype == numpy.uint8:
-        if array.ndim == 1:
-            return array.tobytes(), 0, 0, 0
+def _pixels(array: Any, numpy: Any) -> tuple[Any, int, int, int, int]:
+    """Returns data, height, width, channels and bits of an array: pixels, or encoded bytes if it has one axis."""
+    if array.dtype == numpy.uint8 and array.ndim == 1:
+        return array.tobytes(), 0, 0, 0, 0
+    if array.dtype in (numpy.uint8, numpy.uint16, numpy.float32):
         shape = (*array.shape, 1) if array.ndim == 2 else array.shape
-        if len(shape) == 3 and min(shape) > 0 and shape[2] in (1, 3):
-            return array, *shape
-    raise UsageError(f"the image is an array of {array.dtype} with the shape {array.shape}",
-                     "give uint8 of height x width, or of height x width x 1 or 3")
+        if len(shape) == 3 and min(shape) > 0 and shape[2] <= _MOST_CHANNELS:
+            return array, *shape, 8 * array.dtype.itemsize
+    raise UsageError(f"the image is an array of {array.dtype} with the shape {array.shape}", f"give {_ARRAYS}")
 
 
 class _Columns(Feed):
