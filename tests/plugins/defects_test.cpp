@@ -22,9 +22,9 @@ Finding check(const std::string& defect) {
   options.file = test_plugin("defect_" + defect);
   options.timeout_s = defect.starts_with("hang") ? 0.5 : 20;
   Finding finding;
-  for (const tools::CheckLine& line : tools::check_plugin(options).lines) {
+  for (const probe::CheckLine& line : tools::check_plugin(options).lines) {
     ++finding.lines;
-    if (line.state != tools::CheckLine::State::failed) continue;
+    if (line.state != probe::CheckLine::State::failed) continue;
     if (finding.failed++ == 0) finding.first = line.check + ": " + line.detail;
   }
   return finding;

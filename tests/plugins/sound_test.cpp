@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "millrace/error.h"
+#include "probe/probe.h"
 #include "tests/plugins/support.h"
 #include "tools/plugins/plugins.h"
-#include "tools/plugins/probe.h"
 
 namespace millrace::plugins {
 namespace {
@@ -16,10 +16,10 @@ void expect_sound(const tools::CheckOptions& options, std::size_t least,
                   std::size_t max_skipped = 0) {
   const tools::CheckReport report = tools::check_plugin(options);
   std::size_t skipped = 0;
-  for (const tools::CheckLine& line : report.lines) {
-    EXPECT_NE(line.state, tools::CheckLine::State::failed)
+  for (const probe::CheckLine& line : report.lines) {
+    EXPECT_NE(line.state, probe::CheckLine::State::failed)
         << options.file << ": " << line.unit << ": " << line.check << ": " << line.detail;
-    skipped += line.state == tools::CheckLine::State::skipped;
+    skipped += line.state == probe::CheckLine::State::skipped;
   }
   EXPECT_GE(report.lines.size(), least);
   EXPECT_EQ(skipped, max_skipped) << options.file;
@@ -86,24 +86,24 @@ TEST(Sound, BuiltInPixelUnitsKeepTheirReach) {
   for (const OpDeclaration& op : op_declarations()) {
     const millrace_unit& unit = augmentation(op.name);
     if (unit.pixel == nullptr) continue;
-    EXPECT_NO_THROW(tools::try_reach(unit)) << op.name;
+    EXPECT_NO_THROW(probe::try_reach(unit)) << op.name;
     ++checked;
   }
   EXPECT_GT(checked, 10u);
-  EXPECT_NE(tools::try_reach(augmentation("sharpness")).find("farthest dependence 1"),
+  EXPECT_NE(probe::try_reach(augmentation("sharpness")).find("farthest dependence 1"),
             std::string::npos);
 }
 
-std::string found_in_group(const std::string& plugin, tools::CheckLine::State state) {
-  for (const tools::CheckLine& line : tools::check_plugin(of(plugin)).lines)
+std::string found_in_group(const std::string& plugin, probe::CheckLine::State state) {
+  for (const probe::CheckLine& line : tools::check_plugin(of(plugin)).lines)
     if ((line.check == "group" || line.check == "load") && line.state == state &&
-        (line.check == "group" || state == tools::CheckLine::State::failed))
+        (line.check == "group" || state == probe::CheckLine::State::failed))
       return line.check + ": " + line.detail;
   return "nothing";
 }
 
 TEST(Sound, GroupsAreWhatABatchUnitDeclares) {
-  using State = tools::CheckLine::State;
+  using State = probe::CheckLine::State;
   EXPECT_EQ(found_in_group(example_plugin("quarters"), State::ok),
             "group: declared groups of 4; samples met across all of 4");
   EXPECT_EQ(found_in_group(test_plugin("group_whole"), State::ok),
@@ -119,8 +119,8 @@ TEST(Sound, GroupsAreWhatABatchUnitDeclares) {
 
 TEST(Sound, AGroupLargerThanDeclaredIsFoundOut) {
   std::string found;
-  for (const tools::CheckLine& line : tools::check_plugin(of(test_plugin("group_overrun"))).lines)
-    if (line.state == tools::CheckLine::State::failed && found.empty()) found = line.detail;
+  for (const probe::CheckLine& line : tools::check_plugin(of(test_plugin("group_overrun"))).lines)
+    if (line.state == probe::CheckLine::State::failed && found.empty()) found = line.detail;
   EXPECT_NE(found.find("past the list of samples"), std::string::npos) << found;
 }
 
@@ -128,9 +128,9 @@ TEST(Sound, AReaderThatCopiesAndMisbehavesIsFoundOut) {
   tools::CheckOptions options = of(test_plugin("odd_units"));
   options.path = "somewhere";
   std::string found;
-  for (const tools::CheckLine& line : tools::check_plugin(options).lines) {
+  for (const probe::CheckLine& line : tools::check_plugin(options).lines) {
     if (line.unit == "lent_numbers") {
-      EXPECT_EQ(line.state, tools::CheckLine::State::ok) << line.check << ": " << line.detail;
+      EXPECT_EQ(line.state, probe::CheckLine::State::ok) << line.check << ": " << line.detail;
     }
     if (line.unit == "copied_numbers" && line.check == "data") found = line.detail;
   }

@@ -83,6 +83,7 @@ const std::vector<Room>& rooms() {
       {"plugins", {"base", "plugins"}, "plugins"},
       {"pipeline", {"base", "measure", "recipe", "plugins/host", "pipeline"}, "pipeline"},
       {"augment", {"base", "recipe", "plugins/host", "pipeline", "augment"}, "augment"},
+      {"probe", {"base", "plugins/host", "augment", "probe"}, "probe"},
       {"study", {"base", "measure", "recipe", "pipeline", "study"}, "study"},
       {"models", {"base", "pipeline", "models"}, "train"},
       {"strategies",
@@ -90,14 +91,14 @@ const std::vector<Room>& rooms() {
        "train"},
       {"tools",
        {"base", "measure", "recipe", "plugins/host", "pipeline", "augment", "models", "strategies",
-        "study", "tools"},
+        "probe", "study", "tools"},
        "tools"},
       {"library",
        {"augment/plan", "models", "pipeline/setup", "plugins/host", "strategies/trainer",
         "study/sweep", "tools/commands"},
        ""},
       {"python/ext",
-       {"base", "recipe", "plugins/host", "pipeline", "augment", "python/ext"},
+       {"base", "recipe", "plugins/host", "pipeline", "augment", "probe", "python/ext"},
        "python"},
       {"python/program", {"tools"}, "tools"}};
   return all;
@@ -229,7 +230,7 @@ TEST(IncludeRule, RoomsDefineNamesInTheirOwnNamespace) {
 
 TEST(IncludeRule, TheDataPlaneAndTheToolsDontSeeTorch) {
   for (const char* room : {"include", "base", "measure", "recipe", "plugins", "pipeline", "augment",
-                           "study", "tools", "library"}) {
+                           "probe", "study", "tools", "library"}) {
     for (const auto& entry : fs::recursive_directory_iterator(kSource / room)) {
       if (!entry.is_regular_file()) continue;
       for (const std::string& name : reach_of(entry.path())) {

@@ -23,7 +23,7 @@ import tempfile
 
 Symbol = collections.namedtuple("Symbol", "name type bind section")
 
-ROOMS = {"base", "measure", "recipe", "plugins", "pipeline", "augment", "train", "study", "tools"}
+ROOMS = {"base", "measure", "recipe", "plugins", "pipeline", "augment", "probe", "train", "study", "tools"}
 # Symbols that the linker and the C start-up files define in every linked file.
 OF_THE_LINKER = {"_init", "_fini", "_end", "_edata", "_etext", "end", "edata", "etext", "__bss_start", "_start",
                  "__data_start", "data_start", "__dso_handle", "__TMC_END__", "_IO_stdin_used"}

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "plugins/host/registry.h"
@@ -46,17 +45,15 @@ Exit info(const PluginsArguments& arguments) {
 }
 
 Exit check(const PluginsArguments& arguments) {
+  using probe::CheckLine;
   using State = CheckLine::State;
-  constexpr std::array kWords{"ok", "failed", "skipped"};
-  const auto word = [&](State state) { return kWords[static_cast<std::size_t>(state)]; };
   CheckOptions options = arguments.check;
   options.file = arguments.subject;
   options.stop = &interrupted();
   require_unshared(options.file);
   const CheckReport report = check_plugin(options, [&](const CheckLine& line) {
     if (verbosity().json || (verbosity().quiet && line.state != State::failed)) return;
-    print("{:7}  {:32}  {}\n", word(line.state),
-          line.unit.empty() ? line.check : line.unit + ": " + line.check, line.detail);
+    print("{}\n", line.text());
     flush_output();
   });
   if (verbosity().json) {
@@ -68,9 +65,9 @@ Exit check(const PluginsArguments& arguments) {
     for (const CheckLine& line : report.lines)
       json["checks"].push_back({{"unit", line.unit.empty() ? Json(nullptr) : Json(line.unit)},
                                 {"check", line.check},
-                                {"state", word(line.state)},
+                                {"state", probe::name_of(line.state)},
                                 {"detail", line.detail}});
-    for (const CheckCost& cost : report.costs)
+    for (const probe::CheckCost& cost : report.costs)
       json["cost"].push_back({{"unit", cost.unit}, {"of", cost.of}, {"ns", cost.ns}});
     print("{}\n", study::to_text(json, 2));
   }

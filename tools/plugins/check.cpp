@@ -19,12 +19,15 @@
 #include "millrace/error.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
+#include "probe/probe.h"
 #include "tools/plugins/plugins.h"
-#include "tools/plugins/probe.h"
 
 namespace millrace::tools {
 namespace {
 
+using probe::CheckCost;
+using probe::CheckLine;
+using probe::Step;
 using State = CheckLine::State;
 
 /// Line protocol from the child: a word, then fields separated by tabs.
@@ -33,11 +36,7 @@ class Channel {
   explicit Channel(int descriptor) : descriptor_(descriptor) {}
   void say(std::string_view word, const std::vector<std::string>& fields = {}) const {
     std::string line(word);
-    for (std::string field : fields) {
-      std::replace_if(
-          field.begin(), field.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
-      line += '\t' + field;
-    }
+    for (const std::string& field : fields) line += '\t' + field;
     line += '\n';
     if (write(descriptor_, line.data(), line.size()) < 0) _exit(1);  // the parent is gone
   }
@@ -54,40 +53,35 @@ std::vector<Step> steps_of(const millrace_plugin_table& table, const CheckOption
   };
   for (std::size_t i = 0; i < table.unit_count; ++i) {
     const millrace_unit& unit = *table.units[i];
-    const auto add = unit.decoder != nullptr  ? &add_decoder_steps
-                     : unit.reader != nullptr ? &add_reader_steps
-                                              : &add_image_steps;
-    add(steps, unit, options, cost);
+    if (unit.decoder != nullptr)
+      add_decoder_steps(steps, unit, options, cost);
+    else if (unit.reader != nullptr)
+      add_reader_steps(steps, unit, options, cost);
+    else
+      probe::add_augmentation_steps(steps, unit, options, cost);
   }
   return steps;
 }
 
 /// Runs everything from step `first` on; other children have done the earlier steps.
-void probe(const CheckOptions& options, std::size_t first, const Channel& channel) {
-  const auto attempt = [&](const std::string& unit, const std::string& check, const auto& run) {
-    channel.say("begin", {unit, check});
-    try {
-      channel.say("ok", {run()});
-      return true;
-    } catch (const Skip& skip) {
-      channel.say("skip", {skip.what()});
-    } catch (const std::exception& error) {
-      channel.say("fail", {error.what()});
-    }
-    return false;
+void run_steps(const CheckOptions& options, std::size_t first, const Channel& channel) {
+  const auto attempt = [&](const Step& step) {
+    channel.say("begin", {step.unit, step.check});
+    const CheckLine line = probe::run(step);
+    channel.say(probe::name_of(line.state), {line.detail});
   };
   const millrace_plugin_table* table = nullptr;
-  const bool loaded = attempt("", "load", [&] {
-    table = plugins::add_plugin(options.file).table;
-    return fmt::format("{} {} ({}), plugin interface {}.{}, {} unit{}", table->id, table->version,
-                       table->licence, table->abi_major, table->abi_minor, table->unit_count,
-                       table->unit_count == 1 ? "" : "s");
-  });
-  if (!loaded) return channel.say("end");
+  attempt({"", "load", [&] {
+             table = plugins::add_plugin(options.file).table;
+             return fmt::format("{} {} ({}), plugin interface {}.{}, {} unit{}", table->id,
+                                table->version, table->licence, table->abi_major, table->abi_minor,
+                                table->unit_count, table->unit_count == 1 ? "" : "s");
+           }});
+  if (table == nullptr) return channel.say("end");
   std::vector<Step> steps = steps_of(*table, options, channel);
   for (std::size_t i = first; i < steps.size(); ++i) {
     channel.say("step", {std::to_string(i)});
-    attempt(steps[i].unit, steps[i].check, steps[i].run);
+    attempt(steps[i]);
   }
   channel.say("end");
 }
@@ -102,8 +96,8 @@ void probe(const CheckOptions& options, std::size_t first, const Channel& channe
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   plugins::restore_crash_handlers();
-  report_touches(lines);
-  probe(options, first, Channel(lines));
+  probe::report_touches(lines);
+  run_steps(options, first, Channel(lines));
   _exit(0);
 }
 
@@ -220,7 +214,10 @@ class Watch {
     } else if (word == "end") {
       ended_ = true;
     } else {
-      finish(word == "ok" ? State::ok : word == "skip" ? State::skipped : State::failed, fields[1]);
+      finish(word == "ok"        ? State::ok
+             : word == "skipped" ? State::skipped
+                                 : State::failed,
+             fields[1]);
     }
   }
 

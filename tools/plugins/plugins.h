@@ -1,7 +1,6 @@
 // Work of millrace plugins: lists units, checks plugins, and writes new ones from templates.
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "plugins/host/registry.h"
+#include "probe/probe.h"
 
 namespace millrace::tools {
 
@@ -36,43 +36,33 @@ std::string info_text(const nlohmann::ordered_json& info);
 // millrace plugins check: tries a plugin in a child process, so that nothing it does can harm this
 // one (contract Plugin tools).
 
-struct CheckOptions {
+struct CheckOptions : probe::Options {
   std::string file;    ///< path of the plugin
   std::string sample;  ///< image for its decoders; empty: they get no valid one
   std::string path;    ///< data set for its readers; empty: they open none
   std::string split = "train";
-  double timeout_s = 10;                    ///< time-out per check
-  bool cost = false;                        ///< measures longer, and at more sizes
-  const std::atomic<bool>* stop = nullptr;  ///< once set, check_plugin() throws
-};
-
-/// One line of the report.
-struct CheckLine {
-  enum class State { ok, failed, skipped };
-  std::string unit;   ///< empty: the whole plugin
-  std::string check;  ///< "load", "images", "threads", ...
-  State state = State::ok;
-  std::string detail;
-};
-
-/// Time of one call: the median of many.
-struct CheckCost {
-  std::string unit;
-  std::string of;  ///< "224x224 RGB"
-  double ns = 0;
+  double timeout_s = 10;  ///< time-out per check
 };
 
 struct CheckReport {
-  std::vector<CheckLine> lines;
-  std::vector<CheckCost> costs;
+  std::vector<probe::CheckLine> lines;
+  std::vector<probe::CheckCost> costs;
   std::size_t failed() const;
 };
 
 /// Runs all checks. A plugin that crashes or hangs fails only that check, and the next ones run in
 /// a new child. Calls `line` with each result. Throws DataError for a missing sample, RunError if
-/// no child can be started.
+/// no child can be started, and an Error once options.stop is set.
 CheckReport check_plugin(const CheckOptions& options,
-                         const std::function<void(const CheckLine&)>& line = {});
+                         const std::function<void(const probe::CheckLine&)>& line = {});
+
+/// Add the steps of decoders and of readers.
+void add_decoder_steps(std::vector<probe::Step>& steps, const millrace_unit& unit,
+                       const CheckOptions& options,
+                       const std::function<void(const probe::CheckCost&)>& cost);
+void add_reader_steps(std::vector<probe::Step>& steps, const millrace_unit& unit,
+                      const CheckOptions& options,
+                      const std::function<void(const probe::CheckCost&)>& cost);
 
 /// Files that `plugins new` starts from: plugins/templates/, embedded by the build.
 struct Template {

@@ -9,9 +9,12 @@
 #include "base/rng.h"
 #include "millrace/buffer.h"
 #include "pipeline/readers/mapped_file.h"
-#include "tools/plugins/probe.h"
+#include "probe/probe.h"
+#include "tools/plugins/plugins.h"
 
 namespace millrace::tools {
+
+using namespace probe;
 
 // Probes decoders with no bytes, noise, a valid image, and truncated or damaged ones.
 

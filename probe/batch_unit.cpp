@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "augment/plan/assemble.h"
-#include "tools/plugins/probe.h"
+#include "probe/probe.h"
 
-namespace millrace::tools {
+namespace millrace::probe {
 namespace {
 
 constexpr std::int32_t kClasses = 10;
@@ -226,4 +226,4 @@ std::string try_group(const millrace_unit& unit) {
   return fmt::format("declared {}; samples met across all of {}", declared, count);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::probe

@@ -12,9 +12,9 @@
 #include <cstring>
 #include <new>
 
-#include "tools/plugins/probe.h"
+#include "probe/probe.h"
 
-namespace millrace::tools {
+namespace millrace::probe {
 namespace {
 
 std::size_t page_size() {
@@ -68,14 +68,14 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     char line[256];
     int length = 0;
     if (at < begin)
-      length = std::snprintf(line, sizeof line, "fail\tit %s %zu bytes before %s\n",
+      length = std::snprintf(line, sizeof line, "failed\tit %s %zu bytes before %s\n",
                              access(context), static_cast<std::size_t>(begin - at), what);
     else if (at >= end)
-      length = std::snprintf(line, sizeof line, "fail\tit %s past %s: %zu bytes behind its end\n",
+      length = std::snprintf(line, sizeof line, "failed\tit %s past %s: %zu bytes behind its end\n",
                              access(context), what, static_cast<std::size_t>(at - end + 1));
     else
-      length = std::snprintf(line, sizeof line, "fail\tit writes to %s, which is only to be read\n",
-                             what);
+      length = std::snprintf(line, sizeof line,
+                             "failed\tit writes to %s, which is only to be read\n", what);
     if (write(line_to.load(), line, static_cast<std::size_t>(length)) == length) _exit(0);
   }
   struct sigaction plain {};
@@ -95,9 +95,13 @@ Guarded::Guarded(const char* what, std::size_t size, Near near, std::uint8_t fil
   if (memory == MAP_FAILED) throw std::bad_alloc();
   pages_ = static_cast<std::uint8_t*>(memory);
   std::uint8_t* const begin = pages_ + page;
-  if (mprotect(begin, inner, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+  closed_ = line_to.load() < 0 ? 0 : page;
+  std::uint8_t* const open = pages_ + closed_;
+  std::uint8_t* const end = pages_ + mapped_ - closed_;
+  if (mprotect(open, static_cast<std::size_t>(end - open), PROT_READ | PROT_WRITE) != 0)
+    throw std::bad_alloc();
   data_ = near == Near::before ? begin : begin + (inner - size) / align * align;
-  for (std::uint8_t* p = begin; p < begin + inner; ++p) *p = pattern(p);
+  for (std::uint8_t* p = open; p < end; ++p) *p = pattern(p);
   std::memset(data_, fill, size);
   watched_ = watch(what, pages_, mapped_, data_, size);
 }
@@ -115,14 +119,12 @@ std::uint8_t Guarded::pattern(const std::uint8_t* at) const {
 }
 
 void Guarded::protect() {
-  const std::size_t page = page_size();
-  mprotect(pages_ + page, mapped_ - 2 * page, PROT_READ);
+  if (closed_ > 0) mprotect(pages_ + closed_, mapped_ - 2 * closed_, PROT_READ);
 }
 
 void Guarded::check() const {
-  const std::uint8_t* const begin = pages_ + page_size();
-  const std::uint8_t* const end = pages_ + mapped_ - page_size();
-  for (const std::uint8_t* p = begin; p < end; ++p) {
+  const std::uint8_t* const end = pages_ + mapped_ - closed_;
+  for (const std::uint8_t* p = pages_ + closed_; p < end; ++p) {
     if (p == data_) p += size_;
     if (p == end || *p == pattern(p)) continue;
     if (p < data_) throw Defect(fmt::format("it writes {} bytes before {}", data_ - p, what_));
@@ -145,4 +147,4 @@ void report_touches(int descriptor) {
   for (const int signal : {SIGSEGV, SIGBUS}) sigaction(signal, &action, nullptr);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::probe

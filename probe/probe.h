@@ -1,6 +1,9 @@
-// Child's side of `plugins check`: guarded memory, and the steps, one after another.
+// Checks of units, as steps that run one after another: guarded memory, the steps that all units
+// have in common, and those of augmentations. `plugins check` runs them in a child process, the
+// Python package in its own.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,12 +15,12 @@
 #include "base/rng.h"
 #include "millrace/millrace.hpp"
 #include "plugins/host/unit.h"
-#include "tools/plugins/plugins.h"
 
-namespace millrace::tools {
+namespace millrace::probe {
 
 // Memory between two guard pages, with a known pattern in the gaps. Accesses outside of it are
-// caught at once by the pages, or by check().
+// caught at once by the pages, or by check(). Where no report_touches() reports the former, which
+// end the process, the pages are a part of the gaps.
 
 /// Reports what a check found wrong.
 struct Defect : std::runtime_error {
@@ -38,7 +41,7 @@ class Guarded {
 
   std::uint8_t* data() const { return data_; }
   std::size_t size() const { return size_; }
-  /// Makes the bytes read-only.
+  /// Makes the bytes read-only, where report_touches() reports writes.
   void protect();
   /// Throws Defect if a byte of the gaps has changed.
   void check() const;
@@ -51,16 +54,42 @@ class Guarded {
   std::uint8_t fill_;
   std::uint8_t* pages_;
   std::size_t mapped_;  ///< including the guard pages
+  std::size_t closed_;  ///< bytes at either end that are inaccessible
   std::uint8_t* data_;
   int watched_;
 };
 
-/// From now on, an access to a guard page writes the line "fail\tREASON" to `descriptor` and ends
+/// From now on, an access to a guard page writes the line "failed\tREASON" to `descriptor` and ends
 /// the process. Other faults end it as usual.
 void report_touches(int descriptor);
 
-// Child's side of `plugins check`: the steps, one after another. Each step returns what it
-// observed, or throws what is wrong.
+/// One line of a report.
+struct CheckLine {
+  enum class State { ok, failed, skipped };
+  std::string unit;   ///< empty: the whole plugin
+  std::string check;  ///< "load", "images", "threads", ...
+  State state = State::ok;
+  std::string detail;  ///< one line, without tabs
+  std::string text() const;
+};
+
+/// Returns "ok", "failed" or "skipped".
+const char* name_of(CheckLine::State state);
+
+/// Time of one call: the median of many.
+struct CheckCost {
+  std::string unit;
+  std::string of;  ///< "224x224 RGB"
+  double ns = 0;
+};
+
+struct Options {
+  bool cost = false;                        ///< measures longer, and at more sizes
+  bool may_reject = true;                   ///< whether an augmentation may reject some images
+  const std::atomic<bool>* stop = nullptr;  ///< once set, the threads of a step end early
+};
+
+// Each step returns what it observed, or throws what is wrong.
 
 /// Thrown if a check cannot be made.
 struct Skip : std::runtime_error {
@@ -72,6 +101,9 @@ struct Step {
   std::string check;
   std::function<std::string()> run;  ///< returns what it observed; throws Defect or Skip
 };
+
+/// Runs a step. Returns its line.
+CheckLine run(const Step& step);
 
 /// Everything that a unit's result may depend on.
 struct Input {
@@ -129,8 +161,7 @@ std::vector<Variant> variants_of(const millrace_unit& unit);
 /// Adds steps that repeat a call, reorder calls, move memory, use several threads, look for leaks,
 /// and measure cost.
 void add_common_steps(std::vector<Step>& steps, const std::shared_ptr<Subject>& subject,
-                      const CheckOptions& options,
-                      const std::function<void(const CheckCost&)>& cost);
+                      const Options& options, const std::function<void(const CheckCost&)>& cost);
 
 /// Changes pixels one by one and looks where a pixel unit's result changes. Returns what it
 /// observed. Throws Defect if that is beyond the declared reach.
@@ -143,16 +174,10 @@ Outcome run_batch(const plugins::Unit& unit, const Input& input, const Placement
 /// declared one is too large.
 std::string try_group(const millrace_unit& unit);
 
-/// Add the steps of augmentations of every kind, of decoders and of readers.
-void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
-                     const CheckOptions& options,
-                     const std::function<void(const CheckCost&)>& cost);
-void add_decoder_steps(std::vector<Step>& steps, const millrace_unit& unit,
-                       const CheckOptions& options,
-                       const std::function<void(const CheckCost&)>& cost);
-void add_reader_steps(std::vector<Step>& steps, const millrace_unit& unit,
-                      const CheckOptions& options,
-                      const std::function<void(const CheckCost&)>& cost);
+/// Adds the steps of an augmentation of any kind.
+void add_augmentation_steps(std::vector<Step>& steps, const millrace_unit& unit,
+                            const Options& options,
+                            const std::function<void(const CheckCost&)>& cost);
 
 // Shared by the steps that test augmentations: reproducible bytes, and the surroundings of a call.
 
@@ -184,4 +209,4 @@ struct Calling {
   std::unique_ptr<Guarded> scratch;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::probe

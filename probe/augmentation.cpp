@@ -6,14 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <new>
 
 #include "base/rng.h"
-#include "tools/plugins/probe.h"
+#include "probe/probe.h"
 
-namespace millrace::tools {
+namespace millrace::probe {
 
 // Checks that no pixel of a pixel unit's result depends on pixels beyond the declared reach.
 
@@ -50,27 +48,21 @@ Pixels noise(int channels, std::uint64_t seed) {
 /// Applies the unit with the draws of `seed`. Returns whether it accepts the image.
 bool apply(const plugins::Unit& unit, std::uint64_t seed, Pixels& pixels) {
   const millrace_pixel& functions = *unit.table().pixel;
-  plugins::CallContext context;
-  context.call.rng = base::stream({1, 0, seed}, base::op_id(unit.table().name));
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<void, Free> scratch;
-  if (functions.scratch != nullptr) {
-    const std::size_t bytes = functions.scratch(unit.self(), kSize, pixels.channels);
-    const std::size_t size = (bytes + 64) / 64 * 64;
-    scratch.reset(std::aligned_alloc(64, size));
-    if (scratch == nullptr) throw std::bad_alloc();
-    // Fills it alike in every call: another step finds units that read what they have not written.
-    std::memset(scratch.get(), 0x5A, size);
-    context.call.scratch = scratch.get();
-    context.call.scratch_size = bytes;
-  }
-  const millrace_image image{pixels.levels.data(), kSize.width, kSize.height, pixels.channels,
+  // Alike in every call: another step finds units that read what they have not written.
+  const Placement placement;
+  Calling calling(unit, {kSize, pixels.channels, seed}, placement);
+  if (functions.scratch != nullptr)
+    calling.lend_scratch(functions.scratch(unit.self(), kSize, pixels.channels), placement);
+  Guarded memory("the image", pixels.levels.size(), placement.near, placement.fill);
+  std::copy(pixels.levels.begin(), pixels.levels.end(), memory.data());
+  const millrace_image image{memory.data(), kSize.width, kSize.height, pixels.channels,
                              std::ptrdiff_t{kSize.width} * pixels.channels};
-  return watched_call(context, [&] {
-           return functions.apply(unit.self(), &image, &context.call);
-         }).status == MILLRACE_OK;
+  const Outcome outcome = watched_call(
+      calling.context, [&] { return functions.apply(unit.self(), &image, &calling.context.call); });
+  memory.check();
+  calling.check();
+  std::copy_n(memory.data(), memory.size(), pixels.levels.begin());
+  return outcome.status == MILLRACE_OK;
 }
 
 /// Throws Defect if a pixel farther than `reach` from `changed` differs. Returns the distance of
@@ -85,7 +77,7 @@ int farthest_difference(Pixels& before, Pixels& after, Position changed, int rea
       if (distance > reach)
         throw Defect(fmt::format(
             "it declares {}, but pixel ({}, {}) of its result depends on pixel ({}, {}), which is "
-            "{} away ({}): correct kReach",
+            "{} away ({}): correct the declared reach",
             declared, x, y, changed.x, changed.y, distance, where));
       farthest = std::max(farthest, distance);
     }
@@ -366,10 +358,10 @@ std::string try_parameters(const millrace_unit& unit) {
   return fmt::format("made with {} of {} values{}", made, variants.size(), some);
 }
 
-std::string try_images(const millrace_unit& unit) {
+std::string try_images(const millrace_unit& unit, bool may_reject) {
   std::size_t calls = 0;
   std::size_t refusals = 0;
-  std::string reason;
+  std::string first, reason;
   const auto call = [&](const plugins::Unit& instance, const Input& input,
                         const Placement& placement, const std::string& where) {
     try {
@@ -378,6 +370,7 @@ std::string try_images(const millrace_unit& unit) {
       if (outcome.status == MILLRACE_OK) return;
       ++refusals;
       reason = outcome.error;
+      if (first.empty()) first = fmt::format("{} ({}, {})", reason, input.text(), where);
     } catch (const Defect& defect) {
       throw Defect(fmt::format("{} ({}, {})", defect.what(), input.text(), where));
     }
@@ -403,17 +396,21 @@ std::string try_images(const millrace_unit& unit) {
       throw Defect(fmt::format("it rejects every image, up to 224x224: {}", reason));
   }
   std::string text = fmt::format("{} calls, 1x1 to 224x224, gray and RGB", calls);
+  if (refusals > 0 && !may_reject)
+    throw Defect(fmt::format("it rejects {} of {} images, the first: {}", refusals, calls, first));
   if (refusals > 0) text += fmt::format("; {} rejected, the last: {}", refusals, reason);
   return text;
 }
 
 }  // namespace
 
-void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
-                     const CheckOptions& options,
-                     const std::function<void(const CheckCost&)>& cost) {
+void add_augmentation_steps(std::vector<Step>& steps, const millrace_unit& unit,
+                            const Options& options,
+                            const std::function<void(const CheckCost&)>& cost) {
   steps.push_back({unit.name, "parameters", [&unit] { return try_parameters(unit); }});
-  steps.push_back({unit.name, "images", [&unit] { return try_images(unit); }});
+  steps.push_back({unit.name, "images", [&unit, may_reject = options.may_reject] {
+                     return try_images(unit, may_reject);
+                   }});
   if (unit.pixel != nullptr)
     steps.push_back({unit.name, "reach", [&unit] { return try_reach(unit); }});
   if (unit.batch != nullptr)
@@ -439,4 +436,4 @@ void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
   add_common_steps(steps, std::make_shared<Subject>(std::move(subject)), options, cost);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::probe

@@ -1,5 +1,5 @@
-// Steps common to all kinds of units, and the guards around each call.
-#include "tools/plugins/probe.h"
+// Steps common to all kinds of units, their lines, and the guards around each call.
+#include "probe/probe.h"
 
 #include <fmt/format.h>
 #include <locale.h>
@@ -19,7 +19,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace millrace::tools {
+namespace millrace::probe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -111,7 +111,7 @@ std::string same_results(const Subject& subject) {
                      kPlacements.size());
 }
 
-std::string same_on_threads(const Subject& subject) {
+std::string same_on_threads(const Subject& subject, const std::atomic<bool>* stop) {
   constexpr std::size_t kThreads = 4;
   constexpr auto kAtLeast = std::chrono::milliseconds(60);
   std::vector<Outcome> expected;
@@ -129,6 +129,7 @@ std::string same_on_threads(const Subject& subject) {
       const auto end = Clock::now() + kAtLeast;
       for (std::size_t round = 0; round < 2 || Clock::now() < end; ++round) {
         for (std::size_t i = 0; i < expected.size(); ++i) {
+          if (stop != nullptr && *stop) return;
           const std::size_t at = (i + thread * 3) % expected.size();
           calls.fetch_add(1, std::memory_order_relaxed);
           if (own(subject.inputs[at], kPlacements[0]).same_as(expected[at])) continue;
@@ -170,6 +171,33 @@ double median_ns(const Session& session, const Input& input, std::chrono::millis
 }
 
 }  // namespace
+
+const char* name_of(CheckLine::State state) {
+  constexpr std::array kNames{"ok", "failed", "skipped"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+std::string CheckLine::text() const {
+  return fmt::format("{:7}  {:32}  {}", name_of(state), unit.empty() ? check : unit + ": " + check,
+                     detail);
+}
+
+CheckLine run(const Step& step) {
+  using State = CheckLine::State;
+  CheckLine line{step.unit, step.check, State::ok, ""};
+  try {
+    line.detail = step.run();
+  } catch (const Skip& skip) {
+    line.state = State::skipped;
+    line.detail = skip.what();
+  } catch (const std::exception& error) {
+    line.state = State::failed;
+    line.detail = error.what();
+  }
+  std::replace_if(
+      line.detail.begin(), line.detail.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return line;
+}
 
 std::string Input::text() const {
   std::string text;
@@ -248,11 +276,11 @@ std::vector<Variant> variants_of(const millrace_unit& unit) {
 }
 
 void add_common_steps(std::vector<Step>& steps, const std::shared_ptr<Subject>& subject,
-                      const CheckOptions& options,
-                      const std::function<void(const CheckCost&)>& cost) {
+                      const Options& options, const std::function<void(const CheckCost&)>& cost) {
   const std::string name = subject->unit.name;
   steps.push_back({name, "same result", [subject] { return same_results(*subject); }});
-  steps.push_back({name, "threads", [subject] { return same_on_threads(*subject); }});
+  steps.push_back({name, "threads",
+                   [subject, stop = options.stop] { return same_on_threads(*subject, stop); }});
   steps.push_back({name, "leaks", [subject] { return no_leaks(*subject); }});
   const auto time = std::chrono::milliseconds(options.cost ? 500 : 30);
   const std::size_t count = options.cost ? subject->costs.size() : 1;
@@ -274,4 +302,4 @@ void add_common_steps(std::vector<Step>& steps, const std::shared_ptr<Subject>& 
                    }});
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::probe
