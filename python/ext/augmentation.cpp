@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <new>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -58,6 +58,7 @@ struct Function {
   const millrace_unit* units[1] = {&unit};
   std::string id;
   millrace_plugin_table table{};
+  Function* next = nullptr;  ///< one that was defined before
 };
 
 /// An instance of the unit: a plan keeps the definition that it was made with.
@@ -66,11 +67,14 @@ struct Instance {
   const Definition* definition;
 };
 
-/// Functions by name. Guarded by registry_lock() where it grows, which includes all of its uses:
-/// instances are made under that lock too.
-std::map<std::string, Function*>& functions() {
-  static auto* all = new std::map<std::string, Function*>;
-  return *all;
+/// The latest of the functions, to which define() adds one under registry_lock(). Read without it.
+std::atomic<Function*> g_functions{nullptr};
+
+/// Returns the function of a name, or null.
+Function* find(std::string_view name) {
+  Function* function = g_functions;
+  while (function != nullptr && function->name != name) function = function->next;
+  return function;
 }
 
 /// Writes UTF-8, cut between two characters if it is too long.
@@ -199,7 +203,7 @@ millrace_status apply(const void* instance, const millrace_image* image, millrac
 
 /// Makes an instance of the function that the only parameter names.
 millrace_status create(const millrace_create* create, void** self) {
-  Function* function = functions().at(create->values[0].text);
+  Function* function = find(create->values[0].text);
   *self = new Instance{function, function->definition.load()};
   return MILLRACE_OK;
 }
@@ -243,15 +247,14 @@ void define(const std::string& name, const std::string& help, bool global, bool 
   const auto* kept = new Definition{caller.release().ptr(), reinterpret_cast<Compiled>(compiled)};
   const ReleasedGil released;
   const std::lock_guard lock(registry_lock());
-  if (const auto known = functions().find(name); known != functions().end()) {
-    Function& function = *known->second;
-    const bool same = (function.pixel.reach == MILLRACE_GLOBAL) == global &&
-                      (function.unit.random != 0) == random;
+  if (Function* known = find(name); known != nullptr) {
+    const bool same =
+        (known->pixel.reach == MILLRACE_GLOBAL) == global && (known->unit.random != 0) == random;
     if (!same)
       throw UsageError(
           fmt::format("augmentation {} was defined with another reach or other arguments", name),
           "give it another name: @mr.augmentation(name=\"...\")");
-    function.definition.store(kept);
+    known->definition.store(kept);
     return;
   }
   for (const OpDeclaration& op : op_declarations())
@@ -264,19 +267,15 @@ void define(const std::string& name, const std::string& help, bool global, bool 
   function->definition.store(kept);
   describe(*function, global, random);
   plugins::add_table(function->table, "Python");
-  functions()[name] = function;
+  function->next = g_functions;
+  g_functions = function;
 }
 
 /// Returns calls, seconds in the function, and seconds of waiting for Python's lock.
 std::tuple<std::uint64_t, double, double> counts(const std::string& name) {
-  const Function* function = nullptr;
-  {
-    const ReleasedGil released;
-    const std::lock_guard lock(registry_lock());
-    function = functions().at(name);
-  }
-  return {function->calls.load(), static_cast<double>(function->ns.load()) * 1e-9,
-          static_cast<double>(function->waited_ns.load()) * 1e-9};
+  const Function& function = *find(name);
+  return {function.calls.load(), static_cast<double>(function.ns.load()) * 1e-9,
+          static_cast<double>(function.waited_ns.load()) * 1e-9};
 }
 
 }  // namespace
@@ -290,6 +289,11 @@ std::mutex& registry_lock() {
     return made;
   }();
   return *lock;
+}
+
+const millrace_unit* unit_of(const std::string& name) {
+  const Function* function = find(name);
+  return function == nullptr ? nullptr : &function->unit;
 }
 
 void bind_augmentation(nb::module_& module) {

@@ -24,6 +24,7 @@
 #include "millrace/recipe.h"
 #include "python/ext/augmentation.h"
 #include "python/ext/batch.h"
+#include "python/ext/check.h"
 #include "python/ext/engine.h"
 #include "python/ext/gil.h"
 #include "python/ext/host.h"
@@ -210,6 +211,7 @@ NB_MODULE(_core, module) {
   python::bind_batch(module);
   python::bind_engine(module);
   python::bind_augmentation(module);
+  python::bind_check(module);
   python::bind_gil(module);
   module.def(
       "printable",

@@ -136,9 +136,50 @@ def test_the_interpreter_runs_while_a_compiled_function_does(photos):
     assert turns > 10 and op.calls > 0 and op.seconds > 0 and op.waited_s == 0
 
 
+def beyond(image):
+    image[image.shape[0], 0, 0] = 7
+
+
+def reads_beyond(image):
+    image[0, 0, 0] = image[image.shape[0], 0, 0]
+
+
+def draws_elsewhere(image, rng):
+    image[0, 0, 0] = np.random.randint(0, 256)
+
+
+def raises_on_rows(image):
+    if image.shape[0] == 1:
+        raise ValueError("one row")
+
+
+def halves_rows(image):
+    return image[::2]
+
+
+@pytest.mark.parametrize("function, check, what", (
+    (beyond, "images", "it writes past the image: 1 bytes behind its end"),
+    (reads_beyond, "same result", "the result depends on where memory lies"),
+    (draws_elsewhere, "same result", "the same call gives two results"),
+    (raises_on_rows, "images", "case_raises_on_rows: the compiled function raised an exception"),
+    (halves_rows, "images", "case_halves_rows: it returned an image of another shape than 5x3x1")))
+def test_a_check_finds_what_is_wrong(function, check, what):
+    with pytest.raises(mr.DataError) as error:
+        mr.check(defined(function, True))
+    begin = f"failed   case_{function.__name__}: {check} "
+    line, = (line for line in error.value.what.splitlines() if line.startswith(begin))
+    assert what in line
+
+
+def test_a_check_passes_what_is_sound():
+    for function in (draws, negates, turns):
+        mr.check(defined(function, True))
+
+
 def test_the_documents_function_compiles(photos):
     page = (Path(__file__).parents[2] / "docs/how-to/python.md").read_text()
     code, = re.findall(r"^```text\n(@mr.augmentation\(compile=True\)\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
     names = {"mr": mr}
     exec(code, names)
+    mr.check(names["fade"])
     assert len(next(iter(make(photos, names["fade"]))).images) == 16

@@ -12,7 +12,7 @@ from . import _exit
 # Names of the package by the module that defines them; builtin_ops has the rest, which are made from declarations in
 # C++. Modules are imported on first use. tools/python_classes.py writes __init__.pyi from this.
 _HOMES = {
-    "augmentations": ("Augmentation", "augmentation"),
+    "augmentations": ("Augmentation", "augmentation", "check"),
     "batch": ("Batch", "Boxes", "Members"),
     "errors": ("DataError", "DeviceError", "Error", "RunError", "UsageError"),
     "loader": ("Dataset", "Failure", "Loader", "StepCost"),

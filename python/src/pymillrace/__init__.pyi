@@ -2,6 +2,7 @@
 from .augmentations import (
     Augmentation as Augmentation,
     augmentation as augmentation,
+    check as check,
 )
 from .batch import (
     Batch as Batch,
@@ -168,6 +169,7 @@ __all__ = [
     "WeightedRandomSampler",
     "Yolo",
     "augmentation",
+    "check",
     "from_torchvision",
     "log_to_mlflow",
     "log_to_tensorboard",

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from . import _core, _exit, causes
-from .arguments import shown
+from .arguments import flag, shown
 from .compiled import Compiled, compile_function
-from .errors import UsageError
+from .errors import DataError, UsageError
 from .op import Op
 
 _exit.tell(_core)
@@ -52,17 +52,17 @@ class Augmentation(Op):
 
     @property
     def calls(self) -> int:
-        """Calls by loaders of this process so far."""
+        """Calls by loaders and checks of this process so far."""
         return _core.augmentation_counts(self.name)[0]
 
     @property
     def seconds(self) -> float:
-        """Wall time that loaders have spent in the function so far, with Python's interpreter lock."""
+        """Wall time that these calls have spent in the function, with Python's interpreter lock."""
         return _core.augmentation_counts(self.name)[1]
 
     @property
     def waited_s(self) -> float:
-        """Seconds for which loaders have waited for Python's interpreter lock so far."""
+        """Seconds for which these calls have waited for Python's interpreter lock."""
         return _core.augmentation_counts(self.name)[2]
 
     def __repr__(self) -> str:
@@ -108,6 +108,41 @@ def augmentation(
     if function is None:
         return lambda given: augmentation_of(given, name, reach, compile)
     return augmentation_of(function, name, reach, compile)
+
+
+def check(op: Augmentation | str, *, may_raise: bool = False, report: Callable[[str], object] | None = None) -> None:
+    """Checks an augmentation written in Python, as `plugins check` does one in C++: images from 1x1 to 224x224, gray
+    and RGB, the declared reach, equal results of equal calls in any order and on several threads, and leaks. Returns if
+    nothing is wrong.
+
+    It calls the function about a thousand times in this process. A compiled function that writes beyond the image by
+    less than 4096 bytes fails; one that goes farther may end the process.
+
+    Args:
+        op: the augmentation, or its name.
+        may_raise: whether the function may reject images by raising an exception, such as all gray ones.
+        report: called with each line of the report, such as `print`.
+
+    Raises:
+        DataError: checks have failed; a line for each says why.
+        UsageError: `op` is no augmentation written in Python, or another argument is wrong.
+    """
+    if not isinstance(op, Augmentation) and not (isinstance(op, str) and _NAME.fullmatch(op)):
+        raise UsageError(f"{shown(op)} is no augmentation written in Python",
+                         "give what @mr.augmentation made, or its name")
+    if report is not None and not callable(report):
+        raise UsageError(f"report={shown(report)} is not a function", "give one that takes a line, such as print")
+    name = op if isinstance(op, str) else op.name
+    lines: list[tuple[bool, str]] = []  # whether it failed, and its text
+    checks = _core.Checks(name, flag("may_raise", may_raise))
+    while (line := checks.next()) is not None:
+        lines.append(line)
+        if report is not None:
+            report(line[1])
+    failed = [text for is_failed, text in lines if is_failed]
+    if failed:
+        raise DataError("\n".join((f"{name}: {len(failed)} of {len(lines)} checks failed", *failed)),
+                        "docs/reference/plugins.md says what each check asks for")
 
 
 def augmentation_of(function: Callable[..., Any], name: str | None, reach: str, compile: bool = False) -> Augmentation:
