@@ -242,7 +242,38 @@ Outcome run_geometric(const plugins::Unit& unit, const Input& input, const Place
   return outcome;
 }
 
-Outcome run_pixel(const plugins::Unit& unit, const Input& input, const Placement& placement) {
+/// Calls apply_floats() with pixels between 0 and 1. Returns what it made.
+Outcome run_floats(const plugins::Unit& unit, const Input& input, const Placement& placement) {
+  Calling calling(unit, input, placement);
+  const std::size_t width =
+      static_cast<std::size_t>(input.size.width) * static_cast<std::size_t>(input.channels);
+  const auto height = static_cast<std::size_t>(input.size.height);
+  const std::size_t row = width + static_cast<std::size_t>(placement.row_padding);
+  Guarded memory("the image of floats", (row * (height - 1) + width) * sizeof(float),
+                 placement.near, placement.fill, alignof(float));
+  auto* const values = reinterpret_cast<float*>(memory.data());
+  for (std::size_t y = 0; y < height; ++y)
+    for (std::size_t x = 0; x < width; ++x)
+      values[y * row + x] = static_cast<float>(byte_of(input.seed, y * width + x)) / 255;
+  const millrace_float_image image{values, input.size.width, input.size.height, input.channels,
+                                   static_cast<std::ptrdiff_t>(row)};
+  Outcome outcome = watched_call(calling.context, [&] {
+    return plugins::floats_of(*unit.table().pixel)(unit.self(), &image, &calling.context.call);
+  });
+  memory.check();
+  for (std::size_t y = 0; y < height; ++y) {
+    const std::uint8_t* begin = memory.data() + y * row * sizeof(float);
+    const std::uint8_t* end = begin + width * sizeof(float);
+    outcome.bytes.insert(outcome.bytes.end(), begin, end);
+    if (y + 1 < height && std::any_of(end, begin + row * sizeof(float),
+                                      [&](auto byte) { return byte != placement.fill; }))
+      throw Defect(fmt::format("it writes past row {} of the image of floats", y));
+  }
+  return outcome;
+}
+
+Outcome run_levels_or_bytes(const plugins::Unit& unit, const Input& input,
+                            const Placement& placement) {
   const millrace_pixel& functions = *unit.table().pixel;
   Calling calling(unit, input, placement);
   if (functions.levels != nullptr) {
@@ -268,6 +299,15 @@ Outcome run_pixel(const plugins::Unit& unit, const Input& input, const Placement
   calling.check();
   if (outcome.status == MILLRACE_OK) outcome.bytes = image.pixels();
   return outcome;
+}
+
+Outcome run_pixel(const plugins::Unit& unit, const Input& input, const Placement& placement) {
+  Outcome outcome = run_levels_or_bytes(unit, input, placement);
+  if (outcome.status != MILLRACE_OK || plugins::floats_of(*unit.table().pixel) == nullptr)
+    return outcome;
+  Outcome floats = run_floats(unit, input, placement);
+  floats.bytes.insert(floats.bytes.end(), outcome.bytes.begin(), outcome.bytes.end());
+  return floats;
 }
 
 Outcome run_filter(const plugins::Unit& unit, const Input& input, const Placement& placement) {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "base/rng.h"
 #include "millrace/buffer.h"
+#include "millrace/limits.h"
 #include "pipeline/readers/mapped_file.h"
 #include "probe/probe.h"
 #include "tools/plugins/plugins.h"
@@ -66,6 +68,9 @@ Outcome read_header(const millrace_unit& unit, const Context& context, const Gua
   if (header.orientation > 8)
     throw Defect(
         fmt::format("header() says orientation {}: 0 to 8 are possible", header.orientation));
+  if (header.depth != 0 && header.depth != MILLRACE_DEPTH_8 && header.depth != MILLRACE_DEPTH_16 &&
+      header.depth != MILLRACE_DEPTH_FLOAT)
+    throw Defect(fmt::format("header() says depth {}: 8, 16 and 32 are possible", header.depth));
   return outcome;
 }
 
@@ -73,8 +78,9 @@ Outcome read_header(const millrace_unit& unit, const Context& context, const Gua
 /// describes the whole image.
 Outcome decode(const millrace_unit& unit, const Context& context, const Guarded& bytes,
                const millrace_decode& request, const Placement& placement) {
+  const std::size_t value = std::max<std::uint32_t>(request.depth, MILLRACE_DEPTH_8) / 8;
   const auto width =
-      static_cast<std::size_t>(request.region.x1 - request.region.x0) * request.channels;
+      static_cast<std::size_t>(request.region.x1 - request.region.x0) * request.channels * value;
   const auto height = static_cast<std::size_t>(request.region.y1 - request.region.y0);
   const std::size_t row = width + static_cast<std::size_t>(placement.row_padding);
   Guarded pixels("the pixels", row * (height - 1) + width, placement.near, placement.fill);
@@ -105,6 +111,17 @@ millrace_decode whole(const millrace_image_header& header, std::uint32_t channel
       sizeof(millrace_decode), channels, scale, {0, 0, side(header.width), side(header.height)}};
 }
 
+/// Returns the request of the whole image as it is stored, if that is another depth than 8 bits or
+/// neither gray nor RGB.
+std::optional<millrace_decode> as_stored(const millrace_image_header& header) {
+  const std::uint32_t bands = header.bands > 0 ? header.bands : header.channels;
+  if (header.depth <= MILLRACE_DEPTH_8 && (bands == 1 || bands == 3)) return std::nullopt;
+  if (bands > kMaxChannels) return std::nullopt;  // refused by the host
+  millrace_decode request = whole(header, bands);
+  request.depth = header.depth;
+  return request;
+}
+
 /// Decodes header and pixels of arbitrary bytes.
 Outcome try_bytes(const millrace_unit& unit, const Context& context, const Bytes& bytes,
                   std::uint32_t channels, const Placement& placement) {
@@ -113,7 +130,12 @@ Outcome try_bytes(const millrace_unit& unit, const Context& context, const Bytes
   Outcome outcome = read_header(unit, context, *memory, header);
   const std::uint64_t pixels = std::uint64_t{header.width} * header.height;
   if (outcome.status != MILLRACE_OK || pixels == 0 || pixels > kPixelLimit) return outcome;
-  return decode(unit, context, *memory, whole(header, channels), placement);
+  outcome = decode(unit, context, *memory, whole(header, channels), placement);
+  const auto request = as_stored(header);
+  if (!request || pixels * request->channels > kPixelLimit) return outcome;
+  const Outcome stored = decode(unit, context, *memory, *request, placement);
+  outcome.bytes.insert(outcome.bytes.end(), stored.bytes.begin(), stored.bytes.end());
+  return outcome;
 }
 
 /// Skips samples of other decoders of the same plugin.
