@@ -202,10 +202,7 @@ class Loader:
                 self._engine = _core.Engine(words, rank, world_size, warps, weights, *self._copies.device.locks,
                                             samples=self._feed, ordered=ordered)
         _warn()
-        self._orders = orders.Orders(sampler, self._engine.samples) if ordered else None
-        self._ahead = self._engine.ahead
-        self._ordered = 0  # batches from the epoch's start on that have an order
-        self._digest: str | None = None  # of the epoch's order, if that has begun: an epoch goes on in the same order
+        self._orders = orders.Orders(sampler, self._engine, world_size) if ordered else None
         self._keys = names
         self._numpy = numpy
         self._function = function
@@ -238,7 +235,7 @@ class Loader:
         __len__.
         """
         if self._orders is not None:
-            return self._engine.batches_of(self._orders.length(self._epoch))
+            return self._orders.batches(self._epoch)
         return self._engine.batches
 
     def __iter__(self) -> Iterator[Any]:
@@ -255,38 +252,12 @@ class Loader:
         if self._feed is not None:
             self._feed.require_length()
         if self._orders is not None:
-            self._order(self._orders, epoch, batch)
+            self._orders.begin(epoch, batch)
         self._engine.seek(epoch, batch)  # raises while another thread is in next(), which goes on
         self._epoch, self._batch = epoch, batch
         self._began, self._ended = True, False
         self._current = token = [threading.get_ident()]
         return token
-
-    def _order(self, own: orders.Orders, epoch: int, batch: int) -> None:
-        """Gives the engine the order of an epoch that begins. Raises UsageError if it must be another one."""
-        order = None
-        try:
-            order = own.of(epoch)
-        finally:
-            orders.compare(order, epoch, self.world_size)
-        digest = f"{order.digest():016x}"
-        if batch > 0 and digest != self._digest:
-            raise UsageError(f"the sampler gives another order for epoch {epoch} than where the state was taken",
-                             "seed it by set_epoch(epoch), or restore its own state before the loop")
-        if batch >= (batches := self._engine.batches_of(order.size)):
-            raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {batches}")
-        self._order_ahead(own, epoch, batch)
-        self._digest = digest
-
-    def _order_ahead(self, own: orders.Orders, epoch: int, batch: int) -> None:
-        """Gives the engine the orders of the epochs whose batches may be made while `batch` is waited for."""
-        engine = self._engine
-        per_epoch = engine.batches_of(own.of(epoch).size)
-        count = (batch + self._ahead) // per_epoch
-        found = own.run(epoch, count)
-        engine.set_orders(epoch, found)  # raises while another thread is in next(), which goes on
-        own.keep(epoch, epoch + count + 1)
-        self._ordered = len(found) * per_epoch
 
     def _require_turn(self, token: list[int]) -> None:
         """Raises RunError if another thread has ended an iterator by a `for` of its own."""
@@ -305,8 +276,8 @@ class Loader:
             if self._batch == batches:
                 self._ended = True
                 break
-            if own is not None and self._batch + self._ahead >= self._ordered:
-                self._order_ahead(own, epoch, self._batch)
+            if own is not None:
+                own.extend(epoch, self._batch)
             try:
                 batch = engine.next(Batch, numpy, failures)
             except DataError as error:
@@ -332,8 +303,8 @@ class Loader:
         own, epoch = self._orders, self._epoch
         while self._current is token:
             while fetched < batches and len(under_way) <= devices.AHEAD:
-                if own is not None and fetched + self._ahead >= self._ordered:
-                    self._order_ahead(own, epoch, fetched)
+                if own is not None:
+                    own.extend(epoch, fetched)
                 with copies.device.current():
                     try:
                         source = engine.next(Batch, False, failures)
@@ -413,7 +384,7 @@ class Loader:
             epoch, batch = epoch + 1, 0
         state = {"version": _STATE_VERSION, "recipe": self._identity, "epoch": epoch, "batch": batch}
         if self._orders is not None:
-            state["order"] = self._digest if batch > 0 else None
+            state["order"] = self._orders.digest if batch > 0 else None
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -443,7 +414,9 @@ class Loader:
         batches = batch + 1 if self._orders is not None else len(self)
         if not 0 <= epoch <= _LAST_EPOCH or not 0 <= batch < batches:
             raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {batches}")
-        self._epoch, self._batch, self._digest = epoch, batch, order
+        if self._orders is not None:
+            self._orders.digest = order
+        self._epoch, self._batch = epoch, batch
         self._began = self._ended = False
         self._current = None
 

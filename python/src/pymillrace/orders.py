@@ -20,17 +20,17 @@ _NO_ORDER = "give indices of samples: a list, an array, or an object with __iter
 
 
 class Orders:
-    """Takes an order from the sampler once per epoch, on the thread that iterates over the loader.
+    """Takes an order from the sampler once per epoch, on the thread that iterates over the loader, for the engine.
 
     Args:
         sampler: an iterable of indices, with or without __len__ and set_epoch().
-        samples: of the data set.
+        world_size: number of ranks, which must have the same orders.
 
     Raises:
         UsageError: the object is no sampler, or divides the samples among ranks itself.
     """
 
-    def __init__(self, sampler: Any, samples: int) -> None:
+    def __init__(self, sampler: Any, engine: _core.Engine, world_size: int) -> None:
         iterates = hasattr(type(sampler), "__iter__") or hasattr(type(sampler), "__getitem__")
         if not iterates or isinstance(sampler, (str, bytes, Mapping)):
             raise UsageError(f"sampler={shown(sampler)} is no order of samples", _NO_ORDER)
@@ -44,24 +44,69 @@ class Orders:
         if isinstance(ranks, int) and ranks > 1:
             raise UsageError(f"sampler={shown(sampler)} divides samples among {shown(ranks)} ranks, as the loader does",
                              "give the sampler of a single process, equal on every rank: each gets its part of a batch")
-        self._sampler, self._samples = sampler, samples
+        self._sampler, self._engine, self._world_size = sampler, engine, world_size
         self._taken: dict[int, _core.Order | Exception] = {}
+        self._ahead = engine.ahead
+        self._ordered = 0  # batches from the epoch's start on that have an order
+        self.digest: str | None = None
+        """Of the epoch's order, if that has begun: an epoch goes on in the same order."""
 
-    def length(self, epoch: int) -> int:
-        """Returns the samples of an epoch. Takes its order if the sampler has no length."""
-        taken = self._taken.get(epoch)
-        if taken is None:
+    def batches(self, epoch: int) -> int:
+        """Returns the batches of an epoch. Takes its order if the sampler has no length."""
+        length = None
+        if epoch not in self._taken:
             try:
                 length = _length(self._sampler)
             except UsageError:
                 raise
             except Exception as error:  # whatever an object of the caller's raises
                 raise _failure("__len__", error) from error
-            if length is not None:
-                return length
-        return self.of(epoch).size
+        return self._engine.batches_of(self._of(epoch).size if length is None else length)
 
-    def of(self, epoch: int) -> _core.Order:
+    def begin(self, epoch: int, batch: int) -> None:
+        """Gives the engine the order of an epoch that begins. Raises UsageError if it must be another one."""
+        order = None
+        try:
+            order = self._of(epoch)
+        finally:
+            _compare(order, epoch, self._world_size)
+        digest = f"{order.digest():016x}"
+        if batch > 0 and digest != self.digest:
+            raise UsageError(f"the sampler gives another order for epoch {epoch} than where the state was taken",
+                             "seed it by set_epoch(epoch), or restore its own state before the loop")
+        if batch >= (batches := self._engine.batches_of(order.size)):
+            raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {batches}")
+        self._give(epoch, batch)
+        self.digest = digest
+
+    def extend(self, epoch: int, batch: int) -> None:
+        """Gives the engine orders for the batches that may be made while `batch` of the epoch is waited for."""
+        if batch + self._ahead >= self._ordered:
+            self._give(epoch, batch)
+
+    def _give(self, epoch: int, batch: int) -> None:
+        """Gives the engine the order of an epoch, and those of the next ones as long as they have as many samples.
+
+        What the sampler raises for these is kept for _of().
+        """
+        found = [self._of(epoch)]
+        per_epoch = self._engine.batches_of(found[0].size)
+        last = epoch + (batch + self._ahead) // per_epoch
+        for at in range(epoch + 1, last + 1):
+            if at not in self._taken:
+                try:
+                    self._taken[at] = self._take(at)
+                except Exception as error:
+                    self._taken[at] = error
+            order = self._taken[at]
+            if isinstance(order, Exception) or order.size != found[0].size:
+                break
+            found.append(order)
+        self._engine.set_orders(epoch, found)  # raises while another thread is in next(), which goes on
+        self._taken = {at: taken for at, taken in self._taken.items() if epoch <= at <= last + 1}
+        self._ordered = len(found) * per_epoch
+
+    def _of(self, epoch: int) -> _core.Order:
         """Returns the order of an epoch. Raises UsageError if there is none; the next call asks the sampler again."""
         taken = self._taken.get(epoch)
         if taken is None:
@@ -71,37 +116,15 @@ class Orders:
             raise taken
         return taken
 
-    def run(self, epoch: int, count: int) -> list[_core.Order]:
-        """Returns the order of an epoch, and those of up to `count` epochs behind it that have as many samples.
-
-        What the sampler raises for these is kept for of().
-        """
-        orders = [self.of(epoch)]
-        for at in range(epoch + 1, epoch + 1 + count):
-            if at not in self._taken:
-                try:
-                    self._taken[at] = self._take(at)
-                except Exception as error:
-                    self._taken[at] = error
-            order = self._taken[at]
-            if isinstance(order, Exception) or order.size != orders[0].size:
-                break
-            orders.append(order)
-        return orders
-
-    def keep(self, first: int, last: int) -> None:
-        """Frees the orders of all other epochs."""
-        self._taken = {epoch: taken for epoch, taken in self._taken.items() if first <= epoch <= last}
-
     def _take(self, epoch: int) -> _core.Order:
         """Iterates over the sampler."""
-        sampler = self._sampler
+        sampler, samples = self._sampler, self._engine.samples
         try:
             if callable(set_epoch := getattr(sampler, "set_epoch", None)):
                 set_epoch(epoch)
             length = _length(sampler)
-            order = _core.Order(self._samples, epoch, length or 0)
-            most = max(_REPEATS * self._samples, _ALWAYS) if length is None else length
+            order = _core.Order(samples, epoch, length or 0)
+            most = max(_REPEATS * samples, _ALWAYS) if length is None else length
             # The elements of arrays and tensors are slow to take one by one.
             indices = iter(sampler.tolist() if hasattr(sampler, "tolist") else sampler)
             while order.size <= most and (chunk := list(itertools.islice(indices, _CHUNK))):
@@ -122,7 +145,7 @@ class Orders:
         return order
 
 
-def compare(order: _core.Order | None, epoch: int, world_size: int) -> None:
+def _compare(order: _core.Order | None, epoch: int, world_size: int) -> None:
     """Raises UsageError if ranks have different orders of an epoch. Without torch.distributed, compares nothing.
 
     Args:
