@@ -49,6 +49,9 @@ struct ModelDescription {
   constexpr const SequentialLayers* sequential() const {
     return std::get_if<SequentialLayers>(&layers);
   }
+  /// Returns whether the model takes only images of the size that it was made for: its first linear
+  /// layer sees them whole. The others end in a pooling to one size.
+  constexpr bool takes_one_size() const { return sequential() != nullptr; }
   /// Returns whether model.variant may be cifar.
   constexpr bool has_cifar_variant() const {
     const auto* const vgg = std::get_if<VggLayers>(&layers);

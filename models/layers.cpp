@@ -64,7 +64,7 @@ void require_side(std::string_view model, Size input, int least) {
   throw UsageError("model.name=" + std::string(model) + " takes images of at least " + side + "x" +
                        side + " pixels, these are " + std::to_string(input.width) + "x" +
                        std::to_string(input.height),
-                   "enlarge them with a resize in [[augment]]");
+                   "enlarge them with a resize in [[augment]] and [[eval.augment]]");
 }
 
 // Calls LibTorch's or the native ops.

@@ -140,7 +140,7 @@ void save_weights(const torch::nn::Module& module, const std::filesystem::path& 
 
 void load_weights(torch::nn::Module& module, const std::filesystem::path& file) {
   load_tensors(state_of(module), file, "the model",
-               "check model.name, model.classes and the channels of the data");
+               "check model.name, model.classes, and the channels and size of samples");
 }
 
 std::string hash_weights(const torch::nn::Module& module) {

@@ -35,13 +35,12 @@ SampleSpec sample_of(const Batch& batch, const InputForm& form) {
   if (form.any_size) sample.size = batch.size();
   const auto bytes = static_cast<std::int64_t>(sample.bytes());
   if (static_cast<std::int64_t>(batch.bytes()) != batch.count() * bytes)
-    throw UsageError(
-        "model.name=" + form.model + " was built for " + std::to_string(sample.channels) + "x" +
-            std::to_string(sample.size.height) + "x" + std::to_string(sample.size.width) + " " +
-            std::string(name_of(sample.dtype)) + " samples of " + std::to_string(bytes) +
-            " bytes, the batch has " + std::to_string(batch.bytes()) + " bytes for " +
-            std::to_string(batch.count()) + " samples",
-        "training and evaluation must end in the same size");
+    throw UsageError("model.name=" + form.model + " was built for " +
+                     std::to_string(sample.channels) + "x" + std::to_string(sample.size.height) +
+                     "x" + std::to_string(sample.size.width) + " " +
+                     std::string(name_of(sample.dtype)) + " samples of " + std::to_string(bytes) +
+                     " bytes, the batch has " + std::to_string(batch.bytes()) + " bytes for " +
+                     std::to_string(batch.count()) + " samples");
   return sample;
 }
 

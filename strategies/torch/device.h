@@ -32,7 +32,7 @@ struct InputForm {
   std::string model;  ///< its name, for messages
   SampleSpec sample;
   bool channels_last = false;  ///< the model's convolutions work on pixels
-  bool any_size = false;       ///< samples have Batch::size(), and not sample.size (output.sizes)
+  bool any_size = false;       ///< samples have Batch::size(), and not sample.size
 };
 
 /// Returns N x channels x height x width images, f32 or u8; with layout hwc, channels are adjacent

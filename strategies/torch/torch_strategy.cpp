@@ -27,7 +27,7 @@ void check_sizes(const Recipe& recipe) {
   if (recipe.numbers("output.sizes").size() < 2) return;
   const std::string& name = recipe.text("model.name");
   if (const ModelDescription* model = describe_model(name);
-      model != nullptr && model->sequential() != nullptr)
+      model != nullptr && model->takes_one_size())
     throw UsageError(
         "output.sizes with model.name=" + name + ": its first linear layer takes one size",
         "choose a model that ends in a global pooling, as resnet18, or leave output.sizes out");
@@ -39,10 +39,20 @@ void check_sizes(const Recipe& recipe) {
 
 /// Returns the smallest size that the model is given.
 Size least_size(const StrategyOptions& options) {
-  const std::vector<double>& sizes = options.recipe.numbers("output.sizes");
-  if (sizes.empty()) return options.sample.size;
-  const auto side = static_cast<int>(*std::min_element(sizes.begin(), sizes.end()));
-  return {side, side};
+  Size least = options.sample.size;
+  const auto add = [&least](Size size) {
+    least = {std::min(least.width, size.width), std::min(least.height, size.height)};
+  };
+  for (const double side : options.recipe.numbers("output.sizes"))
+    add({static_cast<int>(side), static_cast<int>(side)});
+  if (options.eval_size) add(*options.eval_size);
+  return least;
+}
+
+/// Returns whether the model is given samples of several sizes.
+bool has_sizes(const StrategyOptions& options) {
+  return options.recipe.numbers("output.sizes").size() > 1 ||
+         options.eval_size.value_or(options.sample.size) != options.sample.size;
 }
 
 /// Returns the options. Throws UsageError if they contradict each other.
@@ -83,7 +93,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
       device_(millrace::train::torch_device(options.device)),
       form_{.model = options.recipe.text("model.name"),
             .sample = options.sample,
-            .any_size = options.recipe.numbers("output.sizes").size() > 1},
+            .any_size = has_sizes(options)},
       model_([&] {
         const Recipe& recipe = options_.recipe;
         if (device_.is_cpu())

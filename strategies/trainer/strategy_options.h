@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "millrace/error.h"
@@ -34,8 +35,9 @@ struct StrategyOptions {
   int classes = 10;
   /// Samples of batches: f32, or u8 with output.normalize=device.
   SampleSpec sample{.size = {}, .channels = 1};
-  std::string device = "cpu";  ///< cpu, cuda, cuda:N: the rank's own
-  int threads = 1;             ///< of LibTorch, per replica
+  std::optional<Size> eval_size;  ///< of samples that are evaluated; empty: that of `sample`
+  std::string device = "cpu";     ///< cpu, cuda, cuda:N: the rank's own
+  int threads = 1;                ///< of LibTorch, per replica
   /// Size of the batches, over all ranks, whose passes train.cuda_graphs captures; 0: none. For
   /// `single` on a CUDA device, and with train.cuda_graphs=step for `ddp` too.
   std::int64_t graph_samples = 0;

@@ -146,10 +146,9 @@ TEST_F(Determinism, TrainingAModelSeesTheSizesOfEpochs) {
                      fmt::format("eval.augment+=resize{{size=[{0},{0}]}}", side)} +
            sizes;
   };
-  ASSERT_TRUE(succeeded(run(train("resnet18", "20") + Arguments{"--run", in("run").string()})));
+  ASSERT_TRUE(succeeded(run(train("resnet18", "24") + Arguments{"--run", in("run").string()})));
   EXPECT_EQ(summary("run")["batch_hash"], hash(sizes + Arguments{"bench.epochs=2"}));
   EXPECT_TRUE(refused(run(train("lenet5", "20")), 2, {"output.sizes with model.name=lenet5"}));
-  EXPECT_TRUE(refused(run(train("resnet18", "12")), 2, {"training sees samples of 20x20"}));
   EXPECT_TRUE(refused(run(Arguments{"profile", "mnist-lenet", "data.path=" + data()} + sizes), 2,
                       {"output.sizes changes within the run"}));
 }

@@ -120,12 +120,33 @@ TEST_F(Training, WithoutASplitForItNothingIsEvaluated) {
                       {"train.early_stopping.metric", "eval.split=none"}));
 }
 
-TEST_F(Training, EvaluationMustSeeSamplesOfTheSameSize) {
+TEST_F(Training, AModelOfOneSizeIsEvaluatedInIt) {
   const Arguments crop{"augment+=random_crop{size=24}"};
-  EXPECT_TRUE(refused(run(training("run", crop)), 2, {"24x24", "28x28", "eval.augment+="}));
+  EXPECT_TRUE(
+      refused(run(training("run", crop)), 2,
+              {"24x24", "28x28", "model.name=lenet5_plain takes one size", "eval.augment+="}));
   EXPECT_FALSE(fs::exists(in("run")));
   EXPECT_TRUE(
       succeeded(run(training("run", crop + Arguments{"eval.augment+=random_crop{size=24}"}))));
+}
+
+TEST_F(Training, AModelThatEndsInAPoolingMayBeEvaluatedInAnotherSize) {
+  const auto trained_on = [&](const char* model, const char* side, const char* eval_side) {
+    return training("run", {std::string("model.name=") + model, "loader.batch=32",
+                            fmt::format("augment+=resize{{size=[{0},{0}]}}", side),
+                            fmt::format("eval.augment+=resize{{size=[{0},{0}]}}", eval_side)});
+  };
+  EXPECT_TRUE(refused(run(trained_on("vgg_cifar", "32", "24")), 2,
+                      {"model.name=vgg_cifar takes images of at least 32x32", "24x24"}));
+  EXPECT_FALSE(fs::exists(in("run")));
+  ASSERT_TRUE(succeeded(run(trained_on("resnet18", "20", "36"))));
+  const auto loss_of = [&](const Arguments& more) {
+    const Result result = run(Arguments{"eval", in("run").string(), "--json"} + more);
+    EXPECT_TRUE(succeeded(result));
+    return Json::parse(result.out)["test_loss"];
+  };
+  EXPECT_EQ(summary("run")["test_loss"], loss_of({}));
+  EXPECT_NE(summary("run")["test_loss"], loss_of({"eval.augment.resize.size=[20,20]"}));
 }
 
 TEST_F(Training, TheSplitsMustHaveTheSameClasses) {

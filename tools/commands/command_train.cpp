@@ -244,7 +244,8 @@ class TrainCommand {
         open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size(), stops_at());
     if (resume_) check_archives(arguments_.run, eval_reader_->info(), !is_ddp(recipe_));
     eval_plan_ = augment::make_plan(recipe_, recipe_.eval_augment(), *eval_reader_);
-    check_evaluation(*reader_, *eval_reader_, plan_->output(), eval_plan_->output());
+    check_evaluation(*reader_, *eval_reader_, plan_->output(), eval_plan_->output(),
+                     recipe_.text("model.name"));
   }
 
   void make_strategy() {
@@ -254,7 +255,9 @@ class TrainCommand {
     };
     const train::RankHooks hooks{.interrupted = &interrupted(), .watched = watched, .leave = leave};
     if (loading_.valid()) loading_.wait();
-    strategy_ = tools::make_strategy(recipe_, *reader_, plan_->output(), rank_, hooks);
+    std::optional<Size> eval_size;
+    if (eval_plan_ != nullptr) eval_size = eval_plan_->output().size;
+    strategy_ = tools::make_strategy(recipe_, *reader_, plan_->output(), eval_size, rank_, hooks);
     if (resume_ && resume_->checkpoint()) strategy_->restore(*resume_->checkpoint());
   }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -97,10 +98,12 @@ Recipe with_ops(Recipe recipe, int world = 1);
 /// Begins to load LibTorch and the rank's device, if the recipe needs them, while other work goes
 /// on. Wait for it before make_strategy(), which says what fails.
 std::future<void> load_strategy_ahead(const Recipe& recipe, const train::RankInfo& rank);
-/// Makes the strategy. `recipe`'s model.ops must be resolved; `hooks` serve train.strategy=ddp.
+/// Makes the strategy for samples of training, and for evaluation's if they have another size.
+/// `recipe`'s model.ops must be resolved; `hooks` serve train.strategy=ddp.
 /// Throws UsageError for an unknown device name, DeviceError for a missing device.
 std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
                                                const SampleSpec& sample,
+                                               std::optional<Size> eval_size = {},
                                                const train::RankInfo& rank = {},
                                                train::RankHooks hooks = {});
 

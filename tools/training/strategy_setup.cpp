@@ -216,6 +216,7 @@ void check_cuda_graphs(const Recipe& recipe) {
 
 std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
                                                const SampleSpec& sample,
+                                               std::optional<Size> eval_size,
                                                const train::RankInfo& rank,
                                                train::RankHooks hooks) {
   const int inflight = train::inflight_of(recipe);
@@ -244,6 +245,7 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
       {.recipe = recipe,
        .classes = static_cast<int>(reader.info().classes.size()),
        .sample = sample,
+       .eval_size = eval_size,
        .device = device_of(recipe, rank),
        .threads = threads_of(recipe, rank),
        .graph_samples = graphs ? pipeline::global_batch(recipe, rank.world) : 0,

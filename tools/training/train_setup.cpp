@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "millrace/error.h"
+#include "models/descriptions.h"
 #include "tools/training/setup.h"
 
 namespace millrace::tools {
@@ -76,7 +77,7 @@ void check_early_stopping(const Recipe& recipe) {
 }
 
 void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec& sample,
-                      const SampleSpec& eval_sample) {
+                      const SampleSpec& eval_sample, const std::string& model) {
   const auto& classes = train.info().classes;
   const auto& others = eval.info().classes;
   if (classes != others) {
@@ -88,12 +89,20 @@ void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec&
                     one == classes.end() ? "none" : *one, other == others.end() ? "none" : *other),
         "labels are indices into the list of classes, so both splits need the same list");
   }
-  if (sample.size != eval_sample.size || sample.channels != eval_sample.channels)
-    throw UsageError(
-        fmt::format("training sees samples of {}x{}, evaluation would see {}x{}", sample.size.width,
-                    sample.size.height, eval_sample.size.width, eval_sample.size.height),
-        "give evaluation a chain of its own: [[eval.augment]], or "
-        "eval.augment+=random_crop{size=...}");
+  if (sample.channels != eval_sample.channels)
+    throw DataError(
+        fmt::format("{}: the {} split has {} channels, and {} has {}", train.info().path,
+                    train.info().split, sample.channels, eval.info().split, eval_sample.channels),
+        "a model takes one number of channels");
+  const auto* const description = train::describe_model(model);
+  if (sample.size != eval_sample.size && description != nullptr && description->takes_one_size())
+    throw UsageError(fmt::format("training sees samples of {}x{}, evaluation would see {}x{}, and "
+                                 "model.name={} takes one size",
+                                 sample.size.width, sample.size.height, eval_sample.size.width,
+                                 eval_sample.size.height, model),
+                     "end [[eval.augment]] in the same size, as by "
+                     "eval.augment+=random_crop{size=...}, or choose "
+                     "a model that ends in a global pooling, as resnet18");
 }
 
 }  // namespace millrace::tools

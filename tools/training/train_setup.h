@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
@@ -20,9 +21,9 @@ void check_schedule(const train::TrainOptions& options, std::uint64_t samples);
 /// Throws UsageError for early stopping where nothing is evaluated.
 void check_early_stopping(const Recipe& recipe);
 
-/// Throws DataError for an evaluation set with other classes than the training set, and UsageError
-/// for samples of another size.
+/// Throws DataError for an evaluation set with other classes or channels than the training set, and
+/// UsageError for samples of another size if `model` takes one size.
 void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec& sample,
-                      const SampleSpec& eval_sample);
+                      const SampleSpec& eval_sample, const std::string& model);
 
 }  // namespace millrace::tools
