@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Compares ways to load the JPEG bytes of a Parquet file: images per CPU-second and memory, in turns.
 
-    parquet.py DATA [--turns N] [--rows N] [--group N] [--window N] [--workers N]
+    parquet.py DATA [--turns N] [--rows N] [--group N] [--window N] [--workers N] [--ranks N]
 
 DATA is a folder with JPEG files, whose images fill a Parquet file of --rows rows, again and again, in
 row groups of --group. Ways: `groups`, mr.Parquet of the file; `table`, mr.Samples of read_table(). Both load one epoch
-in the order loader.shuffle=window:N, crop to 224 x 224 at random and flip. Each turn is a process of its own, and ways
-take turns in an order that alternates. CPU seconds are those of the process from before the file is opened, and the
-memory is the most that was resident, less what was before that. The batches of both ways are compared. Prints each
-way's median over the turns with its range. Needs pyarrow and xxhash.
+of rank 0 of --ranks in the order loader.shuffle=window:N (0: none), crop to 224 x 224 at random and flip. Each turn is
+a process of its own, and ways take turns in an order that alternates. CPU seconds are those of the process from before
+the file is opened, and the memory is the most that was resident, less what was before that. The batches of both ways
+are compared. Prints each way's median over the turns with its range. Needs pyarrow and xxhash.
 """
 import argparse
 import json
@@ -46,8 +46,8 @@ def resident():
     return next(int(line.split()[1]) * 1024e-6 for line in lines if line.startswith("VmHWM:"))
 
 
-def epoch(way, file, window, workers):
-    """Loads one epoch. Prints images per CPU-second, the most memory in MB and the batches' hash."""
+def epoch(way, file, window, workers, ranks):
+    """Loads one epoch of rank 0. Prints images per CPU-second, the most memory in MB and the batches' hash."""
     import pyarrow.parquet as parquet
     import pymillrace as mr
     import xxhash
@@ -57,8 +57,10 @@ def epoch(way, file, window, workers):
         source = mr.Parquet(file, image="jpeg", label="class")
     else:
         source = mr.Samples(parquet.read_table(file), image="jpeg", label="class")
-    loader = mr.Loader(source, [mr.RandomResizedCrop(224), mr.HFlip()], f"loader.shuffle=window:{window}",
-                       f"loader.workers={workers}", "output.dtype=u8", batch=BATCH, numpy=True)
+    shuffle = f"window:{window}" if window > 0 else "none"
+    loader = mr.Loader(source, [mr.RandomResizedCrop(224), mr.HFlip()], f"loader.shuffle={shuffle}",
+                       f"loader.workers={workers}", "output.dtype=u8", batch=BATCH, numpy=True, rank=0,
+                       world_size=ranks)
     state, count = xxhash.xxh3_64(), 0
     for batch in loader:
         state.update(batch.images)
@@ -75,14 +77,15 @@ def main():
     parser.add_argument("--group", type=int, default=200, help="rows per row group")
     parser.add_argument("--window", type=int, default=1000, help="rows per window of the order")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=1, help="processes that share each batch")
     parser.add_argument("--way", choices=WAYS, help="load one epoch of the file DATA, as a turn does")
     arguments = parser.parse_args()
     if arguments.way:
-        return epoch(arguments.way, arguments.data, arguments.window, arguments.workers)
+        return epoch(arguments.way, arguments.data, arguments.window, arguments.workers, arguments.ranks)
 
     def turn(way):
         command = [sys.executable, __file__, file, "--way", way, "--window", str(arguments.window),
-                   "--workers", str(arguments.workers)]
+                   "--workers", str(arguments.workers), "--ranks", str(arguments.ranks)]
         return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
     with tempfile.TemporaryDirectory() as folder:

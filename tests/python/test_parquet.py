@@ -101,6 +101,15 @@ def test_each_group_is_loaded_once_an_epoch(file, loads):
     assert len(loads) <= 3 * COUNT // GROUP + 4  # the workers go on with the next epoch
 
 
+def test_a_rank_loads_the_groups_that_hold_rows_of_its_own(file, loads):
+    # Each batch is two groups, one for each rank.
+    loader = from_file(file, "loader.workers=0", shuffle="none", rank=1, world_size=2, batch=GROUP)
+    loads.clear()
+    for _ in loader:
+        pass
+    assert {number % 2 for number in loads} == {1}
+
+
 def test_few_groups_are_in_memory(tmp_path):
     image = tiny_jpeg.encode(np.zeros((8, 8), np.uint8)) + bytes(100_000)
     parquet.write_table(pyarrow.table({"jpeg": [image] * 400}), tmp_path / "set.parquet", row_group_size=10,
