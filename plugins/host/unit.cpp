@@ -128,7 +128,7 @@ std::int32_t group_of(const millrace_unit& unit) {
   return has_groups(batch) && batch.group != 0 ? batch.group : 2;
 }
 
-decltype(millrace_pixel::apply_floats) floats_of(const millrace_pixel& pixel) {
+FloatsFunction floats_of(const millrace_pixel& pixel) {
   return pixel.struct_size >= sizeof(millrace_pixel) ? pixel.apply_floats : nullptr;
 }
 

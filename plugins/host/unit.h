@@ -134,8 +134,9 @@ MILLRACE_PRIVATE_API void throw_late_exception();
 /// of interface 1.0, which has no such member, takes two.
 MILLRACE_PRIVATE_API std::int32_t group_of(const millrace_unit& unit);
 
+using FloatsFunction = decltype(millrace_pixel::apply_floats);
 /// Returns apply_floats(), which came with interface 1.3, or null.
-decltype(millrace_pixel::apply_floats) floats_of(const millrace_pixel& pixel);
+MILLRACE_PRIVATE_API FloatsFunction floats_of(const millrace_pixel& pixel);
 
 using MixFunction = decltype(millrace_batch::mix);
 using PartsFunction = decltype(millrace_batch::parts);
