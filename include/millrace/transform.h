@@ -128,8 +128,8 @@ class Transform {
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;
   /// Returns the shape and type that run() writes; valid as long as the transform.
   virtual const SampleSpec& output() const = 0;
-  /// Returns the depth in which it takes images: with u16 and f32 also that of the file, up to
-  /// this.
+  /// Returns the largest depth of the images that it takes. With u16 and f32, images keep the depth
+  /// and the channels of their files.
   virtual Depth depth() const { return Depth::u8; }
   /// Returns the transform that makes the samples of an epoch. Only their size may differ from
   /// output()'s, and they are no larger. Valid as long as this; takes the working memory of this.

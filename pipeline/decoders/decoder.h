@@ -81,8 +81,8 @@ struct EncodedImage {
   Size stored;               ///< as in the file
   Size size;                 ///< upright, after EXIF's orientation
   int channels = 0;          ///< 1 or 3, as in the file
-  Depth depth = Depth::u8;   ///< of the values in the file, where they can be had at that depth
-  int bands = 0;             ///< channels at that depth
+  Depth depth = Depth::u8;   ///< at which decode() can deliver the values of the file
+  int bands = 0;             ///< number of channels at that depth
   int orientation = 1;       ///< EXIF's 1 to 8
   std::uint32_t scales = 1;  ///< bit n set: can be decoded at 1 / 2^n
 };

@@ -212,7 +212,7 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale, Dep
 void DecodeScratch::require_form(int channels, Depth depth) const {
   if (image_.bands != channels)
     throw DataError(
-        fmt::format("{}: it has {} channel{}, and the first image has {}", image_.decoder->name,
+        fmt::format("{}: {} channel{}, and the first image has {}", image_.decoder->name,
                     image_.bands, image_.bands == 1 ? "" : "s", channels),
         "convert it, set decode.depth=8, or set loader.on_error=skip");
   if (depth == Depth::u16 && image_.depth == Depth::f32)

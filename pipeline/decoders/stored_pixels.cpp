@@ -16,13 +16,13 @@ std::uint8_t luma(const std::uint8_t* rgb, std::ptrdiff_t channel) {
 void check_request(const ImageView& image, const millrace_decode& request) {
   const bool asks_for_bytes = request.depth <= MILLRACE_DEPTH_8;
   if (asks_for_bytes && image.depth != Depth::u8)
-    throw DataError(fmt::format("its pixels {}, and 8 bits are asked for",
-                                image.depth == Depth::u16 ? "have 16 bits" : "are floats"),
+    throw DataError(fmt::format("{}, and 8 bits are asked for",
+                                image.depth == Depth::u16 ? "16 bits per value" : "floats"),
                     fmt::format("set decode.depth={}", image.depth == Depth::u16 ? "16" : "float"));
   const bool is_gray_or_rgb = image.channels == 1 || image.channels == 3;
   if (static_cast<int>(request.channels) != image.channels && !(asks_for_bytes && is_gray_or_rgb))
     throw DataError(
-        fmt::format("it has {} channels, and {} are asked for", image.channels, request.channels),
+        fmt::format("{} channels, and {} are asked for", image.channels, request.channels),
         "set decode.depth=16 or decode.depth=float, which keep all channels");
 }
 

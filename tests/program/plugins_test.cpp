@@ -233,7 +233,7 @@ TEST_F(Plugins, DefectsAreRefusedByNameBeforeAnythingRuns) {
   for (const auto& [defect, reason] : std::vector<std::pair<std::string, std::string>>{
            {"no_symbol", "exports no symbol"},
            {"wrong_magic", "wrong magic"},
-           {"newer_major", "plugin interface 2.2"},
+           {"newer_major", "plugin interface 2.3"},
            {"newer_minor", "plugin interface 1.4, this millrace has 1.3"},
            {"short_struct", "struct of 16 bytes"},
            {"null_function", "no function apply or levels"},

@@ -209,7 +209,7 @@ def test_any_workers_and_forms_of_a_set_give_the_same_bytes(tmp_path: pathlib.Pa
 
 
 @pytest.mark.parametrize(("data", "depth", "words"), [
-    (npy(SHORTS), "8", "16 bits, and 8 bits are asked for"),
+    (npy(SHORTS), "8", "16 bits per value, and 8 bits are asked for"),
     (tiff(FLOATS[..., :1]), "8", "floats"),
     (tiff(FLOATS[..., :1]), "16", "floats"),
     (npy(SHORTS.astype(np.int32)), "16", "an array of '<i4'"),
