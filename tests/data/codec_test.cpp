@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <opencv2/core/utils/logger.hpp>
 #include <opencv2/imgcodecs.hpp>
 #include <optional>
@@ -113,6 +114,43 @@ TEST(CodecEquality, Tiff) {
   int equal = 0;
   for (const Size size : kSizes) equal += compare(test::tiff_forms(size));
   EXPECT_GE(equal, 4 * 100);
+}
+
+/// Compares the values of files of 16 bits, as they are stored, with OpenCV's. Returns the number
+/// of files.
+int compare_as_stored(const std::vector<Form>& forms) {
+  silence();
+  DecodeScratch scratch;
+  int equal = 0;
+  for (const Form& form : forms) {
+    const EncodedImage image = scratch.open(form.file, kPixelLimit);
+    if (image.depth != Depth::u16) continue;
+    const Rect whole{0, 0, image.size.width, image.size.height};
+    const ImageView view = scratch.decode(image.bands, whole, 0, Depth::u16);
+    EXPECT_EQ(view.depth, Depth::u16) << form.name;
+    const cv::Mat expected = cv::imdecode(form.file, cv::IMREAD_UNCHANGED);
+    if (expected.empty() || expected.depth() != CV_16U) continue;
+    // Blue comes first, and transparency last.
+    const int theirs = expected.channels(), colours = theirs > 2 ? 3 : 1;
+    EXPECT_GE(colours, image.bands) << form.name;
+    for (int y = 0; y < view.height; ++y)
+      for (int x = 0; x < view.width; ++x)
+        for (int c = 0; c < image.bands; ++c) {
+          std::uint16_t value;
+          std::memcpy(&value, view.at(x, y, c), sizeof value);
+          EXPECT_EQ(value, expected.ptr<std::uint16_t>(y)[x * theirs + (colours - 1 - c)])
+              << form.name << " at " << x << ", " << y;
+        }
+    ++equal;
+  }
+  return equal;
+}
+
+TEST(CodecEquality, SixteenBitsAreKeptWhereTheyAreAskedFor) {
+  for (const Size size : kSizes) {
+    EXPECT_GE(compare_as_stored(test::png_forms(size)), 8);
+    EXPECT_GE(compare_as_stored(test::tiff_forms(size)), 20);
+  }
 }
 
 /// Tiles change nothing about the picture, whatever its orientation.
