@@ -106,7 +106,7 @@ struct FloatTaps {
 
 /// One axis of a reduction for outputs [begin, end): around scale * (i + 0.5) + offset in
 /// [low, high).
-struct Axis {
+struct FloatAxis {
   double scale, offset;
   int low, high, begin, end;
 
@@ -164,8 +164,8 @@ void add(float weight, const float* __restrict values, int count, float* __restr
 ImageView reduce(const Pass& pass, const Rect& frame, FloatScratch& scratch) {
   const ImageView& source = pass.source;
   const Rect& inner = pass.inner[0].rect;
-  const Axis across{pass.map[0], pass.map[2], inner.x0, inner.x1, frame.x0, frame.x1};
-  const Axis down{pass.map[4], pass.map[5], inner.y0, inner.y1, frame.y0, frame.y1};
+  const FloatAxis across{pass.map[0], pass.map[2], inner.x0, inner.x1, frame.x0, frame.x1};
+  const FloatAxis down{pass.map[4], pass.map[5], inner.y0, inner.y1, frame.y0, frame.y1};
   std::uint8_t* memory = scratch.taps.reserve(across.bytes() + down.bytes());
   const FloatTaps x_taps = across.taps(memory), y_taps = down.taps(memory);
 
