@@ -11,6 +11,7 @@
 
 #include "millrace/error.h"
 #include "pipeline/loader/loader_core.h"
+#include "pipeline/loader/memory_claim.h"
 #include "pipeline/loader/sampler.h"
 #include "pipeline/targets/flip_pairs.h"
 

@@ -164,10 +164,7 @@ void LoaderCore::open_slot(std::uint64_t ordinal) {
   slot.grain = whole ? std::max<std::int64_t>(1, count) : unit(count);
   slot.units.assign(static_cast<std::size_t>(whole ? 1 : (count + slot.grain - 1) / slot.grain),
                     {});
-  slot.failed.clear();
   slot.failures.clear();
-  slot.error = nullptr;
-  slot.error_place = -1;
   if (options_.record) slot.opened = base::Clock::now();
   slot.ready.store(0, std::memory_order_relaxed);
   slot.freed.store(0, std::memory_order_relaxed);
@@ -222,7 +219,7 @@ void LoaderCore::finish(Slot& slot, Worker& worker) {
   try {
     stages_.finish(slot, worker);
   } catch (...) {
-    Stages::note_error(slot, 0, std::current_exception());
+    slot.failures.note_error(0, std::current_exception());
   }
 }
 
@@ -239,7 +236,7 @@ void LoaderCore::work(const SampleRange& run) {
     try {
       stages_.work(run, slot, worker, stop_);
     } catch (...) {  // next() throws it; the graph would lose it
-      Stages::note_error(slot, run.first, std::current_exception());
+      slot.failures.note_error(run.first, std::current_exception());
     }
     record_range(slot, run, worker);
     // A range that was abandoned must not complete its batch.
@@ -278,7 +275,7 @@ std::optional<std::size_t> LoaderCore::next() {
       return std::nullopt;
     }
     stages_.report(slot);
-    if (slot.error != nullptr) std::rethrow_exception(slot.error);
+    if (slot.failures.error() != nullptr) std::rethrow_exception(slot.failures.error());
   } catch (const Error& error) {
     interrupt();
     // Work that ended because of options.stop ends the batches as it does.

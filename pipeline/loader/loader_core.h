@@ -17,12 +17,15 @@
 
 #include "base/clock.h"
 #include "millrace/loader.h"
+#include "pipeline/loader/arena_cpu.h"
 #include "pipeline/loader/batch_pool.h"
+#include "pipeline/loader/io_pool.h"
+#include "pipeline/loader/parallelism.h"
 #include "pipeline/loader/ready_event.h"
 #include "pipeline/loader/slice.h"
 #include "pipeline/loader/slot.h"
 #include "pipeline/loader/stages.h"
-#include "pipeline/loader/threads.h"
+#include "pipeline/loader/tsan_handover.h"
 
 namespace millrace::pipeline {
 

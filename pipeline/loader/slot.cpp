@@ -1,6 +1,8 @@
-// Lays out the parts of a batch in its block.
+// Lays out the parts of a batch in its block, and closes gaps in them.
 #include "pipeline/loader/slot.h"
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace millrace::pipeline {
@@ -20,6 +22,32 @@ void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, const Batch
   indices.assign(count, 0);
   members.reserve(count, shape.members);
   if (shape.warps) warps.assign(9 * count, std::numeric_limits<float>::quiet_NaN());
+}
+
+void BatchContents::leave_out(std::span<const std::int64_t> places) {
+  valid = id.count;
+  if (places.empty()) return;
+  auto gap = places.begin();
+  std::size_t kept = 0;
+  for (std::size_t place = 0; place < static_cast<std::size_t>(id.count); ++place) {
+    if (gap != places.end() && static_cast<std::size_t>(*gap) == place) {
+      ++gap;
+      continue;
+    }
+    if (kept != place) {
+      std::memcpy(samples + kept * sample_bytes, samples + place * sample_bytes, sample_bytes);
+      if (mask_bytes > 0)
+        std::memcpy(&masks[kept * mask_bytes], &masks[place * mask_bytes], mask_bytes);
+      members.move(place, kept);
+      labels[kept] = labels[place];
+      indices[kept] = indices[place];
+      if (!warps.empty()) std::copy_n(&warps[9 * place], 9, &warps[9 * kept]);
+      std::copy_n(probabilities.begin() + static_cast<std::ptrdiff_t>(place * classes), classes,
+                  probabilities.begin() + static_cast<std::ptrdiff_t>(kept * classes));
+    }
+    ++kept;
+  }
+  valid = static_cast<std::int64_t>(kept);
 }
 
 }  // namespace millrace::pipeline

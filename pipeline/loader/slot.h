@@ -7,9 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +16,7 @@
 #include "millrace/buffer.h"
 #include "millrace/reader.h"
 #include "millrace/transform.h"
+#include "pipeline/loader/batch_failures.h"
 #include "pipeline/loader/member_store.h"
 #include "pipeline/loader/slot_memory.h"
 
@@ -42,13 +41,6 @@ struct Fetched {
   std::exception_ptr error;
 };
 
-/// A failed sample that has not been reported yet.
-struct Failed {
-  std::int64_t place = 0;  ///< position in the batch
-  std::uint64_t sample = 0;
-  std::string name, reason;
-};
-
 /// Sizes of the parts of a batch's memory.
 struct BatchShape {
   std::size_t samples = 0;
@@ -63,6 +55,9 @@ struct BatchShape {
 struct BatchContents {
   void reserve(const std::shared_ptr<SlotMemory>& from, const BatchShape& shape);
   bool has_memory() const { return samples != nullptr; }
+  /// Closes the gaps at `places`, which are in ascending order, among the first `id.count` samples,
+  /// and sets `valid`.
+  void leave_out(std::span<const std::int64_t> places);
 
   /// Block of the next four, so that a device copies the whole batch the same way.
   SlotBlock memory;
@@ -98,12 +93,7 @@ struct Slot : BatchContents {
   std::vector<Fetched> fetched;          ///< one per sample with I/O threads, otherwise empty
   /// Orders the I/O threads' writes before the workers' reads.
   std::atomic<std::uint64_t> fetched_runs{0};
-
-  std::mutex failing;                ///< guards the members below; locked only if a sample fails
-  std::vector<std::int64_t> failed;  ///< positions in the batch of samples left out
-  std::vector<Failed> failures;      ///< in any order
-  std::exception_ptr error;          ///< error of the first failed position (on_error=fail)
-  std::int64_t error_place = -1;
+  BatchFailures failures;
 };
 
 }  // namespace millrace::pipeline

@@ -11,15 +11,15 @@
 #include "measure/batch_history.h"
 #include "measure/scheduler_wait.h"
 #include "millrace/error.h"
-#include "millrace/limits.h"
+#include "pipeline/loader/decoding.h"
+#include "pipeline/loader/memory_claim.h"
+#include "pipeline/loader/range_recorder.h"
 #include "pipeline/targets/object_list.h"
 #include "pipeline/targets/object_mixing.h"
 
 namespace millrace::pipeline {
 namespace {
 
-/// Number of ranges per reading of the thread's CPU clock, which costs twenty times a time stamp.
-constexpr std::uint64_t kCpuSampling = 32;
 constexpr int kReplaceAttempts = 8;
 
 /// Number of samples to prefetch ahead. Samples lie anywhere in the data set, so the processor
@@ -62,170 +62,6 @@ std::uint64_t bytes_of(const Sample& sample) {
 }
 
 }  // namespace
-
-std::uint64_t sample_bytes(const Reader& reader, std::uint64_t pixels, int channels, Depth depth,
-                           int copies) {
-  const Annotations* const annotations = reader.annotations();
-  const bool outlines = annotations != nullptr && annotations->has_outlines;
-  // A mask takes up to two bytes per pixel while it is unpacked.
-  const int mask_channels = reader.info().masks ? 2 : outlines ? 1 : 0;
-  if (depth == Depth::u8) return working_bytes(pixels, channels + mask_channels, copies);
-  // The image as it is stored, and that image and each copy as floats.
-  const auto bytes = bytes_of(depth) + bytes_of(Depth::f32) * (1 + copies);
-  return working_bytes(pixels, channels * static_cast<int>(bytes) + mask_channels);
-}
-
-/// Adds up a range's stages on the stack, and enters them in the worker's records at its end.
-struct Stages::Recorder {
-  Recorder(Worker& of, measure::RangeHistory& history, bool is_on)
-      : worker(of), unit(history), on(is_on) {
-    if (!on) return;
-    last = base::Clock::now();
-    unit.begin = last;
-    unit.begin_wait = measure::SchedulerWait::mine().begin(last);
-    sampled = worker.runs % kCpuSampling == 0;
-    if (sampled) cpu = base::Clock::thread_cpu_ns();
-  }
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
-  ~Recorder() {
-    if (!on) return;
-    for (std::size_t i = 0; i < measure::kStageCount; ++i) {
-      worker.records[i].calls += sums[i].calls;
-      worker.records[i].ticks += sums[i].ticks;
-      worker.records[i].bytes += sums[i].bytes;
-      unit.stages[i] = sums[i].ticks;
-      unit.bytes[i] = sums[i].bytes;
-      if (!sampled) continue;
-      worker.records[i].sampled_calls += sums[i].calls;
-      worker.records[i].sampled_cpu_ns += sums[i].cpu_ns;
-    }
-    unit.end = last;
-    const measure::SchedulerWait::Found found =
-        measure::SchedulerWait::mine().end(unit.begin, unit.end);
-    unit.core_wait = found.core_wait;
-    unit.cpu_ns = found.cpu_ns;
-    // Reads may sleep: they have a stage of their own.
-    if (found.faulted)
-      unit.fault_wait = std::max<base::Clock::Ticks>(
-          0, found.blocked - unit.stages[static_cast<std::size_t>(measure::Stage::read)]);
-    worker.busy_ticks += unit.end - unit.begin;
-    worker.core_wait_ticks += unit.core_wait;
-    ++worker.runs;
-  }
-  /// Assigns the time since the last call to `stage`.
-  void end(measure::Stage stage, std::uint64_t calls, std::uint64_t bytes) {
-    if (!on) return;
-    const base::Clock::Ticks now = base::Clock::now();
-    Sum& sum = sums[static_cast<std::size_t>(stage)];
-    sum.ticks += now - last;
-    sum.calls += calls;
-    sum.bytes += bytes;
-    last = now;
-    ended = stage;
-    if (!sampled) return;  // a stage that waits for storage takes less CPU time than wall time
-    const std::int64_t cpu_now = base::Clock::thread_cpu_ns();
-    sum.cpu_ns += cpu_now - cpu;
-    cpu = cpu_now;
-  }
-
-  /// Assigns the time since the last call to the stage in which a sample failed.
-  void fail(bool encoded, bool fetched) {
-    const bool reading = ended == measure::Stage::augment && !fetched;
-    end(reading   ? measure::Stage::read
-        : encoded ? measure::Stage::decode
-                  : measure::Stage::augment,
-        0, 0);
-    ended = measure::Stage::augment;
-  }
-
-  Worker& worker;
-  measure::RangeHistory& unit;
-  bool on;
-  bool sampled = false;
-  std::int64_t cpu = 0;
-  base::Clock::Ticks last = 0;
-  measure::Stage ended = measure::Stage::augment;  ///< stage that ended last
-  struct Sum {
-    std::uint64_t calls = 0;
-    base::Clock::Ticks ticks = 0;
-    std::uint64_t bytes = 0;
-    std::int64_t cpu_ns = 0;
-  };
-  Sum sums[measure::kStageCount];
-};
-
-/// An encoded image, decoded only where pixels are requested.
-class Stages::Decoding final : public PixelSource {
- public:
-  Decoding(DecodeScratch& decode, int channels, Depth depth, Recorder& recorder)
-      : decode_(decode), channels_(channels), depth_(depth), recorder_(recorder) {}
-  Size size() const override { return decode_.image().size; }
-  std::uint32_t scales() const override { return decode_.image().scales; }
-  bool serves_regions() const override { return true; }
-  ImageView pixels(const Rect& region, int scale) override {
-    recorder_.end(measure::Stage::augment, 0, 0);  // time spent planning
-    const ImageView view = decode_.decode(channels_, region, scale, depth_);
-    recorder_.end(measure::Stage::decode, 1,
-                  static_cast<std::uint64_t>(region.x1 - region.x0) *
-                      static_cast<std::uint64_t>(region.y1 - region.y0) *
-                      static_cast<std::uint64_t>(channels_ * bytes_of(view.depth)));
-    return view;
-  }
-
- private:
-  DecodeScratch& decode_;
-  int channels_;
-  Depth depth_;
-  Recorder& recorder_;
-};
-
-/// A mask whose unpacking counts as decoding.
-class Stages::Unpacking final : public PixelSource {
- public:
-  Unpacking(LabelPng& mask, Recorder& recorder) : mask_(mask), recorder_(recorder) {}
-  Size size() const override { return mask_.size(); }
-  bool serves_regions() const override { return true; }
-  ImageView pixels(const Rect& region, int) override {
-    recorder_.end(measure::Stage::augment, 0, 0);
-    const ImageView view = mask_.pixels(region, 0);
-    recorder_.end(measure::Stage::decode, 0,
-                  static_cast<std::uint64_t>(view.width) * static_cast<std::uint64_t>(region.y1));
-    return view;
-  }
-
- private:
-  LabelPng& mask_;
-  Recorder& recorder_;
-};
-
-/// Holds a large sample's share of the memory budget while it is processed. Before it returns the
-/// share, it frees the buffers that grew.
-class Stages::Claim {
- public:
-  Claim(MemoryBudget& memory, std::uint64_t bytes, MemoryBudget::Turn place, Worker& worker)
-      : memory_(memory), worker_(worker), counted_(bytes > MemoryBudget::kSmall) {
-    if (counted_) held_ = memory_.acquire(bytes, place);
-  }
-  ~Claim() {
-    if (held_ == 0) return;
-    worker_.decode.trim(MemoryBudget::kSmall);
-    worker_.mask.trim(MemoryBudget::kSmall);
-    if (worker_.instance.capacity() > MemoryBudget::kSmall) worker_.instance = Buffer();
-    worker_.transform->trim(MemoryBudget::kSmall);
-    memory_.release(held_);
-  }
-  Claim(const Claim&) = delete;
-  Claim& operator=(const Claim&) = delete;
-  /// Returns whether the sample may be processed; if not, the loader was stopped.
-  bool granted() const { return !counted_ || held_ > 0; }
-
- private:
-  MemoryBudget& memory_;
-  Worker& worker_;
-  const bool counted_;
-  std::uint64_t held_ = 0;
-};
 
 Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
                const LoaderOptions& options)
@@ -309,7 +145,7 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
                   const std::atomic<bool>& stop) {
   const std::int64_t begin = base::Clock::steady_ns();
   {
-    Recorder recorder(worker, slot.units[run.unit], options_.record);
+    RangeRecorder recorder(worker, slot.units[run.unit], options_.record);
     const DatasetInfo& info = reader_->info();
     bool each = info.encoded || !info.in_place || !slot.fetched.empty() ||
                 base::mapped_faults() != 0 || is_tracked() || !info.members.empty();
@@ -327,8 +163,8 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
 /// Processes pixels that need no scratch. Looks up all samples of a range first, so that they are
 /// on their way from memory when they are needed. Returns false if a sample failed; the range is
 /// then not done.
-bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
-                           const std::atomic<bool>& stop) {
+bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker,
+                           RangeRecorder& recorder, const std::atomic<bool>& stop) {
   const BatchId& id = slot.id;
   const DatasetInfo& info = reader_->info();
   const auto count = static_cast<std::size_t>(run.count);
@@ -364,7 +200,7 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
   return true;
 }
 
-void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
+void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, RangeRecorder& recorder,
                        const std::atomic<bool>& stop) {
   const EpochOrder order = sampler_.order(slot.id.epoch);
   Objects* const objects = annotations_ != nullptr ? &slot.range_objects[run.unit] : nullptr;
@@ -385,7 +221,7 @@ bool Stages::stopped(const std::atomic<bool>& stop) const {
 
 /// Fills one position of a batch with its sample or, if that fails, with what on_error says.
 void Stages::one_place(const EpochOrder& order, std::int64_t place, Slot& slot, Worker& worker,
-                       Recorder& recorder, const std::atomic<bool>& stop) {
+                       RangeRecorder& recorder, const std::atomic<bool>& stop) {
   const BatchId& id = slot.id;
   const std::uint64_t position = id.first + static_cast<std::uint64_t>(place);
   std::uint64_t index = order(position);
@@ -403,7 +239,7 @@ void Stages::one_place(const EpochOrder& order, std::int64_t place, Slot& slot, 
       failure(index, place, slot, error);
       if (options_.on_error == OnError::fail) return;
       if (options_.on_error == OnError::skip || attempt == kReplaceAttempts)
-        return leave_out(place, slot);
+        return slot.failures.leave_out(place);
       index = order.another(other);
       fetched = nullptr;
     }
@@ -413,7 +249,7 @@ void Stages::one_place(const EpochOrder& order, std::int64_t place, Slot& slot, 
 /// Processes one sample. `fetched` is the sample as an I/O thread has read it, or null to read it
 /// here.
 void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
-                        Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
+                        Worker& worker, RangeRecorder& recorder, const std::atomic<bool>& stop) {
   const std::uint64_t faults = base::mapped_faults();
   Sample sample;
   std::span<const std::uint8_t> mask;
@@ -444,7 +280,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
 }
 
 void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
-                       Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
+                       Worker& worker, RangeRecorder& recorder, const std::atomic<bool>& stop) {
   const SampleKey key = key_of(slot, place, index);
   std::byte* out = place_of(slot, place);
   const auto run = [&](PixelSource& image) {
@@ -461,7 +297,7 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     const int channels = transform.output().channels;
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
-    const Claim claim(
+    const MemoryClaim claim(
         memory_,
         sample_bytes(*reader_, pixels, channels, transform.depth(), transform.full_copies()) +
             member_bytes(sample.members),
@@ -477,7 +313,8 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
 }
 
 /// Moves a sample's mask, which is open, along its trail to its place in the batch.
-void Stages::move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder& recorder) const {
+void Stages::move_mask(std::int64_t place, Slot& slot, Worker& worker,
+                       RangeRecorder& recorder) const {
   Unpacking mask(worker.mask, recorder);
   std::uint8_t* const out = slot.masks.data() + static_cast<std::size_t>(place) * slot.mask_bytes;
   slot.transform->move_mask(worker.trail, mask, options_.targets.mask_fill, out, *worker.transform);
@@ -485,51 +322,32 @@ void Stages::move_mask(std::int64_t place, Slot& slot, Worker& worker, Recorder&
 
 void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error) {
   const std::string name = reader_->name(index);
-  {
-    const std::lock_guard lock(slot.failing);
-    slot.failures.push_back({place, index, name, error.what()});
-  }
+  slot.failures.add({place, index, name, error.what()});
   if (options_.on_error != OnError::fail) return;
   std::string hint = error.hint().empty() ? "repair or remove it" : error.hint();
   if (hint.find("loader.on_error") == std::string::npos)
     hint += "; or go on without such samples: loader.on_error=skip";
   const std::string what = name + ": " + error.what();
-  note_error(slot, place,
-             error.exit() == Exit::data ? std::make_exception_ptr(DataError(what, hint))
-                                        : std::make_exception_ptr(Error(error.exit(), what, hint)));
+  slot.failures.note_error(place, error.exit() == Exit::data
+                                      ? std::make_exception_ptr(DataError(what, hint))
+                                      : std::make_exception_ptr(Error(error.exit(), what, hint)));
 }
 
 void Stages::report(Slot& slot) {
-  // Attempts at one position are in order already.
-  std::stable_sort(slot.failures.begin(), slot.failures.end(),
-                   [](const Failed& a, const Failed& b) { return a.place < b.place; });
-  failed_.fetch_add(slot.failures.size(), std::memory_order_relaxed);
+  failed_.fetch_add(slot.failures.all().size(), std::memory_order_relaxed);
   if (!options_.quarantine) return;
-  for (Failed& one : slot.failures)
+  for (Failed& one : slot.failures.all())
     options_.quarantine({slot.id.epoch, slot.id.first + static_cast<std::uint64_t>(one.place),
                          one.sample, std::move(one.name), std::move(one.reason)});
-}
-
-void Stages::note_error(Slot& slot, std::int64_t place, std::exception_ptr error) {
-  // The earliest position wins, so that the message does not depend on the workers.
-  const std::lock_guard lock(slot.failing);
-  if (slot.error_place >= 0 && slot.error_place <= place) return;
-  slot.error_place = place;
-  slot.error = std::move(error);
-}
-
-void Stages::leave_out(std::int64_t place, Slot& slot) {
-  const std::lock_guard lock(slot.failing);
-  slot.failed.push_back(place);
 }
 
 /// Mixes neighbours of the batch as planned, so that a failed sample changes no other group.
 void Stages::mix(Slot& slot, Worker& worker) const {
   const auto classes = static_cast<std::size_t>(transform_->soft_classes());
   const auto count = static_cast<std::size_t>(slot.id.count);
+  const std::vector<std::int64_t>& failed = slot.failures.left_out();
   const auto is_there = [&](std::size_t place) {
-    return !std::binary_search(slot.failed.begin(), slot.failed.end(),
-                               static_cast<std::int64_t>(place));
+    return !std::binary_search(failed.begin(), failed.end(), static_cast<std::int64_t>(place));
   };
   float* rows = slot.probabilities.data();
   if (classes > 0) {
@@ -541,48 +359,21 @@ void Stages::mix(Slot& slot, Worker& worker) const {
   if (annotations_ != nullptr) join_objects(slot, {}, worker.mixed[0]);
   slot.transform->mix(
       {options_.seed, slot.id.epoch, slot.id.first},
-      {place_of(slot, 0), rows, count, slot.failed, has_masks_ ? slot.masks.data() : nullptr,
+      {place_of(slot, 0), rows, count, failed, has_masks_ ? slot.masks.data() : nullptr,
        annotations_ != nullptr ? &mixer : nullptr},
       *worker.transform);
   if (annotations_ != nullptr)
-    hand_out(worker.mixed[0], options_.targets, slot.size, slot.failed, slot.objects);
+    hand_out(worker.mixed[0], options_.targets, slot.size, failed, slot.objects);
 }
 
 void Stages::finish(Slot& slot, Worker& worker) const {
-  slot.valid = slot.id.count;
-  std::sort(slot.failed.begin(), slot.failed.end());
-  const auto classes = static_cast<std::size_t>(transform_->soft_classes());
-  if (mixes() && slot.error == nullptr)
+  slot.failures.sort();
+  const std::vector<std::int64_t>& failed = slot.failures.left_out();
+  if (mixes() && slot.failures.error() == nullptr)
     mix(slot, worker);
   else if (annotations_ != nullptr)
-    join_objects(slot, slot.failed, slot.objects);
-  if (slot.failed.empty()) return;
-  const std::size_t bytes = slot.sample_bytes;
-  std::uint8_t* memory = slot.samples;
-  std::size_t kept = 0;
-  std::size_t next_failed = 0;
-  for (std::size_t place = 0; place < static_cast<std::size_t>(slot.id.count); ++place) {
-    if (next_failed < slot.failed.size() &&
-        static_cast<std::size_t>(slot.failed[next_failed]) == place) {
-      ++next_failed;
-      continue;
-    }
-    if (kept != place) {
-      std::memcpy(memory + kept * bytes, memory + place * bytes, bytes);
-      if (has_masks_)
-        std::memcpy(&slot.masks[kept * slot.mask_bytes], &slot.masks[place * slot.mask_bytes],
-                    slot.mask_bytes);
-      slot.members.move(place, kept);
-      slot.labels[kept] = slot.labels[place];
-      slot.indices[kept] = slot.indices[place];
-      if (options_.warps) std::copy_n(&slot.warps[9 * place], 9, &slot.warps[9 * kept]);
-      std::copy_n(slot.probabilities.begin() + static_cast<std::ptrdiff_t>(place * classes),
-                  classes,
-                  slot.probabilities.begin() + static_cast<std::ptrdiff_t>(kept * classes));
-    }
-    ++kept;
-  }
-  slot.valid = static_cast<std::int64_t>(kept);
+    join_objects(slot, failed, slot.objects);
+  slot.leave_out(failed);
 }
 
 }  // namespace millrace::pipeline

@@ -1,6 +1,5 @@
 // The I/O threads and their queue.
-
-#include "pipeline/loader/threads.h"
+#include "pipeline/loader/io_pool.h"
 
 #include <pthread.h>
 
