@@ -26,6 +26,7 @@ from pymillrace.watcher.breakdown import DATASET, HANDOVER, TRANSFER, Breakdown
 from pymillrace.watcher.clocks import SCHEDSTAT, UNKNOWN, ThreadClock, between
 from pymillrace.watcher.hooks import TorchHooks
 from pymillrace.watcher.spans import LOAD, LOOP, UPDATE, Table, Timeline
+from pymillrace.watcher.watched_loader import WatchedLoader
 
 
 def body(*marks):
@@ -95,8 +96,16 @@ def test_the_body_of_steps_before_a_break_is_measured(tmp_path):
     assert session.loaders[0].usage.steps == 6
 
 
-def test_a_stretch_with_another_loader_in_it_is_left_out(tmp_path):
+def test_a_stretch_with_another_loader_in_it_is_left_out(tmp_path, monkeypatch):
     train, check = plants_of.loader_of({}, workers=0, batches=4), plants_of.loader_of({}, workers=0, batches=2)
+    begins, after_next = [], WatchedLoader.after_next  # steps of the first loader that begin a stretch
+
+    def begin(loader, data, due):
+        after_next(loader, data, due)
+        if loader is session.loaders[0]:
+            begins.append(loader.table.steps)
+
+    monkeypatch.setattr(WatchedLoader, "after_next", begin)
     with mr.watching(run=tmp_path / "run"):
         session = api._every[-1]
         for epoch in range(2):
@@ -104,7 +113,10 @@ def test_a_stretch_with_another_loader_in_it_is_left_out(tmp_path):
                 if (epoch, step) == (0, 1):
                     for _ in check:
                         pass
-    assert session.loaders[0].table.steps == 8 and session.loaders[0].usage.steps == 4  # those of the second epoch
+    # Each epoch is a stretch, unless rows were written in it, as after a second. The other loader ran in step 2.
+    assert begins[0] == 1 and 5 in begins
+    left_out = min(step for step in begins if step > 2) - max(step for step in begins if step <= 2)
+    assert session.loaders[0].table.steps == 8 and session.loaders[0].usage.steps == 8 - left_out
 
 
 @pytest.mark.parametrize("workers", (0, 1))
