@@ -78,7 +78,15 @@ def test_a_stack_that_native_code_hides_is_unavailable(tmp_path):
     assert stalls.lines(first)[1].startswith("  stack unavailable: native code")
 
 
-def test_no_thread_lives_beside_a_fork_and_it_comes_back(tmp_path):
+def test_no_thread_lives_beside_a_fork_and_it_comes_back(tmp_path, monkeypatch):
+    looks = threading.Event()
+
+    def look_slowly(_):
+        looks.set()
+        time.sleep(0.3)  # as where it waits for a core
+
+    monkeypatch.setattr(session.Session, "tell_if_late", look_slowly)
+
     def names():
         return [one.name for one in threading.enumerate() if one.name == "pymillrace stalls"]
 
@@ -89,6 +97,7 @@ def test_no_thread_lives_beside_a_fork_and_it_comes_back(tmp_path):
         for _ in DataLoader(Hangs(seconds=0.0), 6):
             seen.append(names())
             if len(seen) == 1:
+                looks.wait(20)
                 child = os.fork()
                 if child == 0:
                     os._exit(len(names()))

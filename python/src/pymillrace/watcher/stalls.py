@@ -29,6 +29,7 @@ LEAST_S = 10.0  # a shorter wait is not a stall
 FIRST_S = 60.0  # nor is a shorter one for the first batch
 USUAL = 10.0  # times the mean wait
 LOOK_S = 1.0
+PATIENCE_S = 2.0  # at most, until a thread has ended, which may wait for a core
 FRESH = 10  # looks after which a worker's file, which it writes at each look, says nothing
 WORKER_S = 0.5 * LEAST_S  # a worker that makes one batch for longer says what it does
 AGAIN = 2.0  # a stall is reported again after so many times its length
@@ -66,7 +67,7 @@ class Watchdog:
         thread, self._thread = self._thread, None
         self._ended.set()
         if thread is not None and thread is not threading.current_thread():
-            thread.join(LOOK_S)
+            thread.join(PATIENCE_S)
 
     def end(self) -> None:
         self.pause()
@@ -156,7 +157,7 @@ class WorkerWatch:
     def end(self) -> None:
         """Ends the thread for good."""
         self._ended.set()
-        self._thread.join(LOOK_S)
+        self._thread.join(PATIENCE_S)
 
     def _look(self) -> None:
         while not self._ended.wait(LOOK_S):
