@@ -72,7 +72,8 @@ std::string image_endings() {
 std::uint64_t image_formats() {
   std::vector<std::string> added;
   for (const millrace_unit* unit : plugins::decoders())
-    if (std::string ending = std::string(".") + unit->name; !is_known(ending))
+    if (std::string ending = std::string(".") + unit->name;
+        unit != &npy_decoder() && !is_known(ending))
       added.push_back(std::move(ending));
   std::sort(added.begin(), added.end());
   added.erase(std::unique(added.begin(), added.end()), added.end());

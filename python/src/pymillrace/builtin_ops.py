@@ -243,7 +243,7 @@ class GaussianNoise(Op):
     Args:
         mean: mean, as a fraction of full scale (255 levels) (a number from -1 to 1; default 0)
         sigma: standard deviation, as a fraction of full scale (a number from 0 to 10; default 0.1)
-        clip: keep results in 0..255; otherwise they wrap around (True or False; default True)
+        clip: keep results in 0..255, or floats in 0..1; otherwise levels wrap around (True or False; default True)
     """
 
     mean: float = 0
