@@ -218,14 +218,16 @@ class Copier {
     const tmsize_t bytes = tiled_ ? TIFFTileSize(file_) : TIFFStripSize(file_);
     if (bytes <= 0 || static_cast<std::size_t>(bytes) < part_row) return false;
     std::uint8_t* const part = memory.reserve(static_cast<std::size_t>(bytes));
-    for (std::uint16_t s = 0; s < (apart ? request.channels : 1u); ++s)
+    for (std::uint32_t s = 0; s < (apart ? request.channels : 1); ++s)
       for (std::uint32_t y = 0; y < height_; y += rows_)
         for (std::uint32_t x = 0; x < width_; x += columns_) {
           const std::size_t rows = std::min(rows_, height_ - y);
           const std::size_t columns = std::min(columns_, width_ - x);
+          const auto plane = static_cast<std::uint16_t>(s);
           const tmsize_t got =
-              tiled_ ? TIFFReadEncodedTile(file_, TIFFComputeTile(file_, x, y, 0, s), part, bytes)
-                     : TIFFReadEncodedStrip(file_, TIFFComputeStrip(file_, y, s), part, bytes);
+              tiled_
+                  ? TIFFReadEncodedTile(file_, TIFFComputeTile(file_, x, y, 0, plane), part, bytes)
+                  : TIFFReadEncodedStrip(file_, TIFFComputeStrip(file_, y, plane), part, bytes);
           if (reading_.failed || got < static_cast<tmsize_t>(rows * part_row)) return false;
           std::uint8_t* to = pixels + y * row_bytes + x * pixel + s * value;
           for (std::size_t row = 0; row < rows; ++row, to += row_bytes) {
