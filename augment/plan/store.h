@@ -31,7 +31,7 @@ class Store {
   }
 
   /// Writes a sample of floats, height x width x channels: (value - mean) / std, or with u8 the
-  /// nearest of 255 levels between 0 and 1.
+  /// nearest of 256 levels from 0 to 1.
   void floats(const float* values, Size size, std::byte* out) const;
 
   /// Writes rows [y0, y1) of a sample of `size` that starts at `out`. `tile` holds them in this

@@ -107,18 +107,9 @@ ImageView parse_npy(std::span<const std::uint8_t> bytes) {
 
 namespace {
 
-constexpr millrace_unit npy_unit() {
-  millrace_unit unit{};
-  unit.struct_size = sizeof unit;
-  unit.name = "numpy";
-  unit.help = "NumPy arrays of uint8, uint16 or float32; read in place";
-  unit.create = detail::create_nothing;
-  unit.destroy = detail::destroy_nothing;
-  unit.decoder = &kStoredPixels<is_npy, parse_npy>;
-  return unit;
-}
-
-constexpr millrace_unit kNpy = npy_unit();
+constexpr millrace_unit kNpy =
+    stored_pixels_unit("numpy", "NumPy arrays of uint8, uint16 or float32; read in place",
+                       kStoredPixels<is_npy, parse_npy>);
 constexpr const millrace_unit* kNpyUnits[] = {&kNpy};
 
 constexpr millrace_plugin_table kNpyTable{

@@ -150,18 +150,9 @@ namespace {
 
 ImageView view_of_raw(std::span<const std::uint8_t> bytes) { return parse_raw(bytes).view(); }
 
-constexpr millrace_unit raw_unit() {
-  millrace_unit unit{};
-  unit.struct_size = sizeof unit;
-  unit.name = "pixels";
-  unit.help = "raw pixels as `data pack --format raw` writes them; read in place";
-  unit.create = detail::create_nothing;
-  unit.destroy = detail::destroy_nothing;
-  unit.decoder = &kStoredPixels<is_raw, view_of_raw>;
-  return unit;
-}
-
-constexpr millrace_unit kRaw = raw_unit();
+constexpr millrace_unit kRaw = stored_pixels_unit(
+    "pixels", "raw pixels as `data pack --format raw` writes them; read in place",
+    kStoredPixels<is_raw, view_of_raw>);
 constexpr const millrace_unit* kRawUnits[] = {&kRaw};
 
 constexpr millrace_plugin_table kRawTable{

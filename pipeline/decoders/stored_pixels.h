@@ -60,4 +60,17 @@ inline constexpr millrace_decoder kStoredPixels{
       });
     }};
 
+/// Returns the table of such a decoder. It is data, as a plugin's tables must be.
+consteval millrace_unit stored_pixels_unit(const char* name, const char* help,
+                                           const millrace_decoder& functions) {
+  millrace_unit unit{};
+  unit.struct_size = sizeof unit;
+  unit.name = name;
+  unit.help = help;
+  unit.create = millrace::detail::create_nothing;
+  unit.destroy = millrace::detail::destroy_nothing;
+  unit.decoder = &functions;
+  return unit;
+}
+
 }  // namespace millrace::pipeline

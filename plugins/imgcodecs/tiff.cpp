@@ -181,7 +181,9 @@ class Converter {
 /// Copies the values of an image's strips or tiles.
 class Copier {
  public:
-  Copier(TIFF* file, Reading& reading) : file_(file), reading_(reading) {
+  /// `most`: bytes that a strip or tile may take.
+  Copier(TIFF* file, Reading& reading, std::size_t most)
+      : file_(file), reading_(reading), most_(most) {
     TIFFGetField(file, TIFFTAG_IMAGEWIDTH, &width_);
     TIFFGetField(file, TIFFTAG_IMAGELENGTH, &height_);
     TIFFGetFieldDefaulted(file, TIFFTAG_SAMPLESPERPIXEL, &samples_);
@@ -217,6 +219,10 @@ class Copier {
     const std::size_t part_row = columns_ * stored;
     const tmsize_t bytes = tiled_ ? TIFFTileSize(file_) : TIFFStripSize(file_);
     if (bytes <= 0 || static_cast<std::size_t>(bytes) < part_row) return false;
+    if (static_cast<std::size_t>(bytes) > most_) {
+      note(reading_, "its strips or tiles are larger than the picture");
+      return false;
+    }
     std::uint8_t* const part = memory.reserve(static_cast<std::size_t>(bytes));
     for (std::uint32_t s = 0; s < (apart ? request.channels : 1); ++s)
       for (std::uint32_t y = 0; y < height_; y += rows_)
@@ -247,6 +253,7 @@ class Copier {
  private:
   TIFF* file_;
   Reading& reading_;
+  std::size_t most_;
   std::uint32_t width_ = 0, height_ = 0, columns_ = 1, rows_ = 1;
   std::uint16_t samples_ = 1, bits_ = 1, planes_ = PLANARCONFIG_CONTIG;
   bool tiled_ = false;
@@ -271,7 +278,8 @@ millrace_status decode(void* context, const std::uint8_t* bytes, std::size_t siz
   // Padded to whole tiles, and with one more channel, which may be transparency.
   const std::size_t pixel =
       std::max<std::size_t>(kMaxBytesPerPixel, 4 * sizeof(float) * (request->channels + 1));
-  const File file = open_file(reading, kTables + pixel * pixels_in_all);
+  const std::size_t most = kTables + pixel * pixels_in_all;
+  const File file = open_file(reading, most);
   if (file == nullptr) return MILLRACE_BAD_DATA;
   const auto disagree = [&] {
     std::snprintf(call->error, call->error_size,
@@ -279,7 +287,7 @@ millrace_status decode(void* context, const std::uint8_t* bytes, std::size_t siz
     return MILLRACE_BAD_DATA;
   };
   if (as_stored) {
-    Copier copier(file.get(), reading);
+    Copier copier(file.get(), reading, most);
     if (!copier.fits(*request)) return disagree();
     const bool copied = copier.copy(memory, *request, pixels, row_bytes);
     if (memory.capacity() > kKeep) memory = millrace::Buffer();

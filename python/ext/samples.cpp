@@ -64,6 +64,12 @@ void copy_pixels(PyObject* copy, PyObject* data, Size size, int channels, Depth 
                     size.height, kMaxImageSide);
     return;
   }
+  if (channels > kMaxChannels) {
+    outcome.failure =
+        fmt::format("an array of {} channels\nat most {} are taken: choose some of them", channels,
+                    kMaxChannels);
+    return;
+  }
   const std::size_t pixels = static_cast<std::size_t>(size.width) *
                              static_cast<std::size_t>(size.height) *
                              static_cast<std::size_t>(channels * bytes_of(depth));

@@ -225,6 +225,15 @@ def test_other_images_are_refused_in_one_line(data: bytes, depth: str, words: st
     assert words in str(refused.value) and len(str(refused.value).splitlines()) <= 2
 
 
+def test_tiles_far_larger_than_the_picture_take_no_memory() -> None:
+    tags = [(256, 1), (257, 1), (258, 32), (259, 8), (262, 1), (277, 512), (322, 2048), (323, 1024), (324, 8), (325, 4),
+            (339, 3)]
+    directory = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    data = b"II*\0" + struct.pack("<I", 16) + bytes(8) + directory + bytes(4)
+    with pytest.raises(mr.Error, match="larger than the picture"):  # a tile has 4 GiB
+        one(mr.Samples([data]), [], "decode.depth=float")
+
+
 def test_an_image_of_other_channels_is_one_bad_sample() -> None:
     keys = ("decode.depth=16", "loader.on_error=skip")
     crop = [mr.CenterCrop(8)]

@@ -49,7 +49,7 @@ class Orders:
         self._ahead = engine.ahead
         self._ordered = 0  # batches from the epoch's start on that have an order
         self.digest: str | None = None
-        """Of the epoch's order, if that has begun: an epoch goes on in the same order."""
+        """Digest of the epoch's order, once that has begun: an epoch goes on in the same order."""
 
     def batches(self, epoch: int) -> int:
         """Returns the batches of an epoch. Takes its order if the sampler has no length."""

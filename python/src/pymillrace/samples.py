@@ -20,7 +20,6 @@ from .recipes import Source
 _MODES = {"L": (1, 8), "RGB": (3, 8), "I;16": (1, 16), "F": (1, 32)}
 """Channels and bits of Pillow's modes that need no conversion."""
 _DEEP = ("I", "F")  # how its modes of more than 8 bits begin
-_MOST_CHANNELS = 512
 _ARRAYS = "uint8, uint16 or float32 of height x width (x channels)"
 _FORMS = f"give encoded bytes, a path, a PIL image or an array: {_ARRAYS}"
 
@@ -218,7 +217,7 @@ def _pixels(array: Any, numpy: Any) -> tuple[Any, int, int, int, int]:
         return array.tobytes(), 0, 0, 0, 0
     if array.dtype in (numpy.uint8, numpy.uint16, numpy.float32):
         shape = (*array.shape, 1) if array.ndim == 2 else array.shape
-        if len(shape) == 3 and min(shape) > 0 and shape[2] <= _MOST_CHANNELS:
+        if len(shape) == 3 and min(shape) > 0:
             return array, *shape, 8 * array.dtype.itemsize
     raise UsageError(f"the image is an array of {array.dtype} with the shape {array.shape}", f"give {_ARRAYS}")
 
