@@ -4,6 +4,7 @@ The oracle is the script itself: its output and its exit code are those of a run
 """
 import ast
 import atexit
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
@@ -183,11 +184,15 @@ def planted_fault(mark, error):
 
 
 def in_child(folder, body):
-    """Runs a function in a forked process, to its end with exit handlers. Returns its exit code, stdout and stderr."""
+    """Runs a function in a forked process, to its end with exit handlers. Returns its exit code, stdout and stderr.
+
+    Ends what it leaves behind: a worker of torch that starts after its parent's end waits for ever.
+    """
     folder.mkdir(exist_ok=True)
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
+        os.setpgid(0, 0)
         code = 70
         try:
             for number, name in ((1, "out"), (2, "err")):
@@ -205,6 +210,8 @@ def in_child(folder, body):
             sys.stdout.flush()
             os._exit(code)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
     return status, (folder / "out").read_text(), (folder / "err").read_text()
 
 
