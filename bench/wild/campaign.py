@@ -26,7 +26,7 @@ from pathlib import Path
 from run import HERE, TRIALS, version
 
 from pymillrace.watcher.predict import best
-from pymillrace.watcher.verify import COUNTED_EFFECT
+from pymillrace._watch import COUNTED_EFFECT
 
 # Nothing is predicted where no DataLoader, or one that another thread iterates over, makes the batches.
 NOT_PREDICTED = ("torchdata_nodes", "spdl_pipeline", "monai_threads")

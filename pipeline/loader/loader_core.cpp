@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "measure/batch_history.h"
+#include "measure/sample_range.h"
 #include "measure/scheduler_wait.h"
 #include "millrace/error.h"
 #include "pipeline/loader/noise.h"
@@ -17,9 +18,6 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Target duration of a sample range: long against the graph's overhead of some µs per range, and
-/// short enough that a batch spreads over the workers.
-constexpr std::int64_t kUnitNs = 200'000;
 /// Time that stop() waits for workers before it leaves a blocked one behind.
 constexpr auto kStopTimeout = std::chrono::seconds(2);
 /// Time within which a caller has its batch if it gets a core when it is woken.
@@ -206,13 +204,8 @@ Worker& LoaderCore::acquire_worker() {
 
 std::int64_t LoaderCore::unit(std::int64_t count) const {
   if (options_.grain > 0) return options_.grain;
-  const std::int64_t workers = options_.workers;
-  // Too few batches are open to keep every worker busy with a whole one.
-  const std::int64_t least_runs = (workers + options_.prefetch - 1) / options_.prefetch;
-  const std::int64_t grain = (count + least_runs - 1) / least_runs;
-  const std::int64_t cost = stages_.cost_ns();
-  if (cost == 0) return std::max<std::int64_t>(1, (count + workers - 1) / workers);
-  return std::max<std::int64_t>(1, std::min(grain, kUnitNs / cost));
+  return measure::samples_per_range(count, options_.workers, options_.prefetch,
+                                    static_cast<double>(stages_.cost_ns()));
 }
 
 void LoaderCore::finish(Slot& slot, Worker& worker) {

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "base/number_text.h"
+#include "predict/rules.h"
 
 namespace millrace::study {
 namespace {
@@ -19,22 +20,22 @@ namespace {
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 /// Returns the mean number of samples per batch, counting the short last batch of an epoch.
-double mean_batch(const ReplayInput& in) {
+double mean_batch(const predict::ReplayInput& in) {
   const auto batch = static_cast<std::uint64_t>(in.batch);
   if (in.drop_last) return static_cast<double>(batch);
   const std::uint64_t batches = (in.samples + batch - 1) / batch;
   return static_cast<double>(in.samples) / static_cast<double>(batches);
 }
 
-double device_ceiling(const ReplayInput& in) {
+double device_ceiling(const predict::ReplayInput& in) {
   return in.update_s > 0 ? in.ranks * mean_batch(in) / in.update_s : kUnlimited;
 }
 
-double storage_ceiling(const ReplayInput& in) {
+double storage_ceiling(const predict::ReplayInput& in) {
   if (!in.storage.limited() || in.bytes.empty()) return kUnlimited;
   const double mean =
       std::accumulate(in.bytes.begin(), in.bytes.end(), 0.0) / static_cast<double>(in.bytes.size());
-  const ReplayStorage& s = in.storage;
+  const predict::ReplayStorage& s = in.storage;
   double most = kUnlimited;
   double one = in.read_s + s.latency_s;  // a read without contention
   if (s.bytes_per_s > 0) {
@@ -50,19 +51,19 @@ double storage_ceiling(const ReplayInput& in) {
 }
 
 /// Returns how much longer stage work takes when the workers keep `cores` cores busy.
-double worker_cores(const ReplayInput& in) {
+double worker_cores(const predict::ReplayInput& in) {
   return std::min(in.ranks * std::max(1, in.workers), in.cores);
 }
 
 /// Returns the wall time of one second of stage work when the workers keep `cores` cores busy.
-double contention(const ReplayInput& in, double cores) {
+double contention(const predict::ReplayInput& in, double cores) {
   if (in.cores < 2) return 1;
   return 1 + (in.crowding_stage - 1) * (cores - 1) / (in.cores - 1);
 }
 
 }  // namespace
 
-std::vector<Ceiling> ceilings(const ReplayInput& in, const StageDemand& demand) {
+std::vector<Ceiling> ceilings(const predict::ReplayInput& in, const StageDemand& demand) {
   std::vector<Ceiling> all;
   const auto add = [&all](const char* name, double rate) {
     if (rate < kUnlimited) all.push_back({name, rate});
@@ -85,7 +86,7 @@ std::vector<Ceiling> ceilings(const ReplayInput& in, const StageDemand& demand) 
   return all;
 }
 
-double workers_needed(const ReplayInput& in, const StageDemand& demand) {
+double workers_needed(const predict::ReplayInput& in, const StageDemand& demand) {
   const double rate = device_ceiling(in) / in.ranks;
   return rate < kUnlimited ? rate * demand.total() : kUnlimited;
 }
@@ -100,7 +101,7 @@ struct Resources {
   double stage_s = 0, next_stage_s = 0;  ///< per sample
 };
 
-Resources resources_of(const ReplayInput& in, const StageDemand& demand) {
+Resources resources_of(const predict::ReplayInput& in, const StageDemand& demand) {
   Resources all;
   for (const Ceiling& one : ceilings(in, demand)) {
     if (one.name == "device") all.device = one.images_per_s;
@@ -141,8 +142,8 @@ std::vector<Ceiling> near_to(const Resources& all, const std::string& lowest, do
   return near;
 }
 
-std::string ceiling_sentence(const ReplayInput& in, const StageDemand& demand, const Resources& all,
-                             const LowestCeiling& lowest) {
+std::string ceiling_sentence(const predict::ReplayInput& in, const StageDemand& demand,
+                             const Resources& all, const LowestCeiling& lowest) {
   const double needed = workers_needed(in, demand);
   if (lowest.name == "cores")
     return fmt::format(
@@ -176,7 +177,7 @@ std::string ceiling_sentence(const ReplayInput& in, const StageDemand& demand, c
 
 }  // namespace
 
-LowestCeiling lowest_ceiling(const ReplayInput& in, const StageDemand& demand) {
+LowestCeiling lowest_ceiling(const predict::ReplayInput& in, const StageDemand& demand) {
   const Resources all = resources_of(in, demand);
   LowestCeiling found{"", std::min({all.device, all.storage, all.loader}), "", {}};
   const bool cores_limit = in.workers > 0 && in.update_threads > 0;
@@ -195,7 +196,6 @@ LowestCeiling lowest_ceiling(const ReplayInput& in, const StageDemand& demand) {
 
 namespace {
 
-constexpr double kLoadThatBinds = 0.1;  ///< as a share of load + update
 constexpr double kWaitThatBinds = 0.1;  ///< of the host for the device, as a share of its time
 constexpr double kGapsThatBind = 0.1;   ///< that are not load, as a share of the device's time
 constexpr double kRunsDry = 0.5;        ///< as a share of submissions
@@ -307,7 +307,7 @@ BoundVerdict too_short(const BoundFigures& figures) {
   const std::uint64_t steps = figures.steps.value_or(0);
   verdict.sentence =
       fmt::format("too short: {}, and a verdict needs {}: {} more", base::counted(steps, "step"),
-                  kStepsForVerdict, kStepsForVerdict - steps);
+                  predict::kStepsForVerdict, predict::kStepsForVerdict - steps);
   return verdict;
 }
 
@@ -329,7 +329,7 @@ std::string threads_text(const BoundFigures& figures) {
 
 BoundVerdict classify_steps(const BoundFigures& figures) {
   BoundVerdict verdict;
-  const bool disturbed = figures.others && *figures.others > kMaxOthers;
+  const bool disturbed = figures.others && *figures.others > predict::kMaxOthers;
   const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);
   const double all = load + figures.update_s;
   verdict.load_share = all > 0 ? load / all : 0;
@@ -346,7 +346,8 @@ BoundVerdict classify_steps(const BoundFigures& figures) {
     overlaps = true;
   }
 
-  if (load <= 0 || verdict.load_share < (overlaps ? kLoadThatBinds : 0.5)) {
+  if (load <= 0 ||
+      verdict.load_share < (overlaps ? predict::kLoadThatBinds : predict::kLoadThatBindsInline)) {
     if (figures.device && binds_host(*figures.device, all))
       return host_verdict(*figures.device, verdict);
     verdict.share = 1 - verdict.load_share;
@@ -398,7 +399,7 @@ std::string checkpoints_text(const BoundFigures& figures) {
 }  // namespace
 
 BoundVerdict classify(const BoundFigures& figures) {
-  if (figures.steps && *figures.steps < kStepsForVerdict) return too_short(figures);
+  if (figures.steps && *figures.steps < predict::kStepsForVerdict) return too_short(figures);
   BoundVerdict verdict = classify_steps(figures);
   verdict.sentence += checkpoints_text(figures);
   return verdict;

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "millrace/loader.h"
-#include "study/analysis/replay.h"
+#include "predict/loader_replay.h"
+#include "predict/rules.h"
 #include "study/analysis/wait_breakdown.h"
 
 namespace millrace::study {
@@ -31,10 +32,10 @@ struct Ceiling {
 /// Returns the ceilings in this order: device, storage, decode, augment (each stage alone on the
 /// workers' cores), loader (all stages together), cores (shared by the loader, the device and the
 /// trainer's own work). Resources that limit nothing are left out. Rates count every rank.
-std::vector<Ceiling> ceilings(const ReplayInput& input, const StageDemand& demand);
+std::vector<Ceiling> ceilings(const predict::ReplayInput& input, const StageDemand& demand);
 
 /// Returns how many worker threads would keep the device busy if each had a core.
-double workers_needed(const ReplayInput& input, const StageDemand& demand);
+double workers_needed(const predict::ReplayInput& input, const StageDemand& demand);
 
 struct LowestCeiling {
   /// One of device, storage, decode, augment, cores, overhead.
@@ -54,7 +55,7 @@ inline constexpr double kCrossing = 0.05;
 /// `cores` if the device's own CPU work leaves the loader too little, and `overhead` if the graph
 /// and the trainer's records cost more than the stages. Without workers load and update take turns,
 /// and the longer of the two is the bound.
-LowestCeiling lowest_ceiling(const ReplayInput& input, const StageDemand& demand);
+LowestCeiling lowest_ceiling(const predict::ReplayInput& input, const StageDemand& demand);
 
 // Names what limits a run (its bottleneck) in one word and one sentence. A pure function of the
 // run's figures.
@@ -86,12 +87,6 @@ struct DeviceFigures {
   std::uint64_t starved = 0;      ///< those before which the device had run dry
 };
 
-/// Fewest steps for a verdict. A run of fewer is mostly start-up.
-inline constexpr std::uint64_t kStepsForVerdict = 20;
-/// Largest share of the machine's CPU time, 0..1, that other programs and the hypervisor may take
-/// during a run. Above it they may be its bound, and a run of a verification is void: no ratio uses
-/// it. Fixed, so that no result can move it.
-inline constexpr double kMaxOthers = 0.1;
 /// 90th percentile of updates over their median from which their time varies.
 inline constexpr double kVaries = 2;
 /// Share of checkpoints in their and the steps' time from which a verdict names them. Loading goes
@@ -138,9 +133,10 @@ struct BoundVerdict {
   std::string sentence;  ///< "decode-bound: 78% of load; 3.1 workers needed, you have 2"
 };
 
-/// Returns `too_short` for fewer than kStepsForVerdict steps. Returns `others` where other programs
-/// took more than kMaxOthers of the machine and either threads that waited for a core are the
-/// largest part of load that binds, or updates vary (kVaries) while load does not bind.
+/// Returns `too_short` for fewer than predict::kStepsForVerdict steps. Returns `others` where other
+/// programs took more than predict::kMaxOthers of the machine and either threads that waited for a
+/// core are the largest part of load that binds, or updates vary (kVaries) while load does not
+/// bind.
 ///
 /// Otherwise returns `device` if load is less than a tenth of load + update. Without workers load
 /// and update take turns, and the limit is a half. An asynchronous device is judged by its own

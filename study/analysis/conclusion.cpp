@@ -9,13 +9,14 @@
 #include <cmath>
 #include <utility>
 
+#include "predict/rules.h"
+
 namespace millrace::study {
 namespace {
 
-constexpr double kEnough = 0.95;  ///< of the best rate, for the fewest workers
-constexpr double kMaxFit = 2;     ///< by which factor demands are scaled at most, either way
+constexpr double kMaxFit = 2;  ///< by which factor demands are scaled at most, either way
 
-ReplayInput with_demand(ReplayInput in, double factor) {
+predict::ReplayInput with_demand(predict::ReplayInput in, double factor) {
   in.sample_s *= factor;
   in.read_s *= factor;
   in.batch_s *= factor;
@@ -26,7 +27,7 @@ ReplayInput with_demand(ReplayInput in, double factor) {
 /// rate. Returns 1 where the rate says nothing about them: if other programs took part of the
 /// machine, or if it changes by less than half of what the demands do.
 double demand_fit(const ProfileFacts& facts) {
-  if (!(facts.images_per_s > 0) || facts.others > kMaxOthers) return 1;
+  if (!(facts.images_per_s > 0) || facts.others > predict::kMaxOthers) return 1;
   const auto rate = [&](double factor) {
     return replay(with_demand(facts.input, factor)).images_per_s;
   };
@@ -52,7 +53,7 @@ ProfileFacts fitted(ProfileFacts facts, double fit) {
 }
 
 /// Returns the relative half width of intervals that does not come from the demands.
-double model_error(const ProfileFacts& facts, const ReplayOutput& replayed) {
+double model_error(const ProfileFacts& facts, const predict::ReplayOutput& replayed) {
   const double error = std::hypot(kModelError, facts.rate_error);
   if (!(facts.images_per_s > 0) || !(replayed.images_per_s > 0)) return error;
   return std::hypot(error, std::log(replayed.images_per_s / facts.images_per_s));
@@ -60,7 +61,7 @@ double model_error(const ProfileFacts& facts, const ReplayOutput& replayed) {
 
 /// `probed` scales the facts' demands back to what the probes had measured.
 std::vector<Outcome> outcomes_of(const ProfileFacts& facts, double probed,
-                                 const ReplayOutput& replayed) {
+                                 const predict::ReplayOutput& replayed) {
   const double factors[] = {std::min(1.0, probed) / (1 + facts.demand_error),
                             std::max(1.0, probed) * (1 + facts.demand_error)};
   double bases[2] = {};
@@ -137,7 +138,7 @@ void name_bound(const ProfileFacts& facts, Conclusion& all) {
   const bool near = std::any_of(lowest.near.begin(), lowest.near.end(),
                                 [&](const Ceiling& one) { return one.name == run; });
   const bool fits = run.empty() || run == lowest.name || near;
-  if (run == name_of(Bottleneck::others) || (!fits && facts.others > kMaxOthers)) {
+  if (run == name_of(Bottleneck::others) || (!fits && facts.others > predict::kMaxOthers)) {
     name_others(facts, lowest, all);
   } else if (!fits || near) {
     name_two(facts, lowest, run, all);
@@ -173,15 +174,15 @@ WorkerRows Conclusion::enough_workers(int configured) const {
   const auto rate = [](const Outcome& one) { return one.measured.value_or(one.predicted); };
   const auto workers_of = [&](const Outcome& one) -> std::optional<int> {
     const auto workers = only_workers(one.change);
-    return workers && (*workers < configured || one.lower() >= kWorthwhile) ? workers
-                                                                            : std::nullopt;
+    return workers && (*workers < configured || one.lower() >= predict::kWorthwhile) ? workers
+                                                                                     : std::nullopt;
   };
   for (const Outcome& one : outcomes)
     if (workers_of(one)) rows.best_ratio = std::max(rows.best_ratio, rate(one));
-  bool found = rows.ratio >= kEnough * rows.best_ratio;
+  bool found = rows.ratio >= predict::kEnough * rows.best_ratio;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const auto workers = workers_of(outcomes[i]);
-    if (!workers || rate(outcomes[i]) < kEnough * rows.best_ratio) continue;
+    if (!workers || rate(outcomes[i]) < predict::kEnough * rows.best_ratio) continue;
     if (found && *workers >= rows.workers) continue;
     rows.enough = i;
     rows.workers = *workers;

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "predict/loader_replay.h"
+#include "predict/rules.h"
 #include "study/analysis/bound.h"
-#include "study/analysis/replay.h"
 #include "study/analysis/whatif.h"
 
 namespace millrace::study {
@@ -20,10 +21,10 @@ inline constexpr double kModelError = 0.03;
 struct ProfileFacts {
   struct Tried {
     Change change;
-    ReplayInput input;  ///< of the run with that change
+    predict::ReplayInput input;  ///< of the run with that change
   };
 
-  ReplayInput input;             ///< of the run as configured
+  predict::ReplayInput input;    ///< of the run as configured
   StageDemand demand;            ///< of its loader
   double images_per_s = 0;       ///< measured; 0: unknown
   std::string run_bound;         ///< what its waits name (name_of); empty: unknown
@@ -45,7 +46,7 @@ struct WorkerRows {
 struct Conclusion {
   double demand_fit = 1;  ///< what the demands of loading are scaled by to explain the rate
   StageDemand demand;     ///< of the loader, scaled
-  ReplayOutput replayed;  ///< of the run as configured, with these demands
+  predict::ReplayOutput replayed;  ///< of the run as configured, with these demands
   std::vector<Ceiling> ceilings;
   /// A resource as in LowestCeiling, "between X and Y", or "other programs".
   std::string bound;
@@ -62,14 +63,14 @@ struct Conclusion {
 
 /// Draws the conclusion from the facts. The lowest ceiling and the run's waits have to name the
 /// same resource. Where they do not, or where another ceiling is within kCrossing of the lowest,
-/// the bound is between two. Where other programs took more than kMaxOthers of the machine and the
-/// waits do not fit the ceilings, or the waits themselves name them, they are the bound.
+/// the bound is between two. Where other programs took more than predict::kMaxOthers of the machine
+/// and the waits do not fit the ceilings, or the waits themselves name them, they are the bound.
 ///
 /// The demands of loading are scaled so that the replay of the baseline gives its measured rate, at
-/// most by 2, if that rate depends on them and other programs took at most kMaxOthers. An interval
-/// holds the ratios of replays with all demands at either end of their own interval, the unscaled
-/// ones included, widened by kModelError, by the rate_error, and by how far the replay of the
-/// baseline still is from its measurement.
+/// most by 2, if that rate depends on them and other programs took at most predict::kMaxOthers. An
+/// interval holds the ratios of replays with all demands at either end of their own interval, the
+/// unscaled ones included, widened by kModelError, by the rate_error, and by how far the replay of
+/// the baseline still is from its measurement.
 Conclusion conclude(const ProfileFacts& facts);
 
 }  // namespace millrace::study

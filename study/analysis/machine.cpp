@@ -17,6 +17,7 @@
 #include <sstream>
 #include <utility>
 
+#include "predict/interval.h"
 #include "study/analysis/statistics.h"
 #include "study/records/run_files.h"
 
@@ -103,7 +104,7 @@ double mean_mhz(const std::string& root) {
     sum += std::strtod(line.c_str() + colon + 1, nullptr);
     ++cores;
   }
-  return cores > 0 ? sum / cores : kNaN;
+  return cores > 0 ? sum / cores : predict::kNaN;
 }
 
 /// Returns whether this process may use the core that /proc/stat calls `name`.
@@ -137,7 +138,7 @@ std::string how_often(std::span<const Noise> runs, double Noise::*part, double f
 }  // namespace
 
 MachineSample sample_machine(const std::string& root) {
-  MachineSample sample{kNaN, kNaN, kNaN, kNaN, mean_mhz(root)};
+  MachineSample sample{predict::kNaN, predict::kNaN, predict::kNaN, predict::kNaN, mean_mhz(root)};
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   bool first = true;
   std::ifstream stat(root + "/proc/stat");
@@ -160,7 +161,7 @@ MachineSample sample_machine(const std::string& root) {
 
 Noise noise_between(const MachineSample& begin, const MachineSample& end, double own_cpu_s) {
   const double total = end.total_s - begin.total_s;
-  Noise noise{kNaN, kNaN, begin.load_average, begin.mhz, end.mhz};
+  Noise noise{predict::kNaN, predict::kNaN, begin.load_average, begin.mhz, end.mhz};
   if (!(total > 0)) return noise;
   noise.steal = std::clamp((end.steal_s - begin.steal_s) / total, 0.0, 1.0);
   noise.others = std::clamp((end.busy_s - begin.busy_s - own_cpu_s) / total, 0.0, 1.0);
@@ -178,7 +179,7 @@ nlohmann::ordered_json to_json(const Noise& noise) {
 Noise noise_from(const nlohmann::ordered_json& json) {
   const auto number = [&](const char* key) {
     return json.is_object() && json.contains(key) && json[key].is_number() ? json[key].get<double>()
-                                                                           : kNaN;
+                                                                           : predict::kNaN;
   };
   return {number("steal"), number("others"), number("load_average"), number("mhz_begin"),
           number("mhz_end")};

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "predict/interval.h"
 
 namespace millrace::study {
 
@@ -135,22 +136,8 @@ namespace {
 constexpr double kEquivalence = 0.90;  ///< two one-sided tests of 5% each
 constexpr double kPower = 0.80;
 
-struct Moments {
-  double mean = 0;
-  double deviation = 0;  ///< standard deviation of one value, with n - 1
-};
-
-Moments moments_of(std::span<const double> values) {
-  const auto n = static_cast<double>(values.size());
-  Moments m;
-  for (const double value : values) m.mean += value / n;
-  for (const double value : values) m.deviation += (value - m.mean) * (value - m.mean);
-  m.deviation = values.size() > 1 ? std::sqrt(m.deviation / (n - 1)) : 0;
-  return m;
-}
-
 double t_critical(std::size_t count, double confidence) {
-  return bm::quantile(bm::students_t(static_cast<double>(count) - 1), (1 + confidence) / 2);
+  return predict::t_quantile(static_cast<double>(count) - 1, confidence);
 }
 
 double critical_of(const std::vector<double>& values, double confidence, int resamples) {
@@ -188,30 +175,18 @@ double planned_errors(std::size_t rows, std::uint64_t repeats) {
   return place->second;
 }
 
-Interval exponential(const Interval& of) {
+predict::Interval exponential(const predict::Interval& of) {
   return {std::exp(of.mean), std::exp(of.low), std::exp(of.high)};
 }
 
 }  // namespace
 
-Interval interval_at(std::span<const double> values, double critical) {
-  const Moments m = moments_of(values);
-  if (values.size() < 2) return {m.mean, kNaN, kNaN};
-  const double half =
-      m.deviation > 0 ? critical * m.deviation / std::sqrt(static_cast<double>(values.size())) : 0;
-  return {m.mean, m.mean - half, m.mean + half};
-}
-
-Interval t_interval(std::span<const double> values, double confidence) {
-  return interval_at(values, values.size() < 2 ? kNaN : t_critical(values.size(), confidence));
-}
-
 double bootstrap_critical(std::span<const std::vector<double>> rows, double confidence,
                           int resamples) {
   const std::size_t count = rows[0].size();
   const auto n = static_cast<double>(count);
-  std::vector<Moments> moments;
-  for (const auto& row : rows) moments.push_back(moments_of(row));
+  std::vector<predict::Moments> moments;
+  for (const auto& row : rows) moments.push_back(predict::moments_of(row));
   std::vector<double> largest(static_cast<std::size_t>(resamples));
   std::vector<std::uint32_t> drawn(count);
   std::uint64_t counter = 0;
@@ -242,20 +217,21 @@ double bootstrap_critical(std::span<const std::vector<double>> rows, double conf
   return largest[rank];
 }
 
-Interval figure_interval(std::span<const double> values, bool logarithmic) {
+predict::Interval figure_interval(std::span<const double> values, bool logarithmic) {
   std::vector<double> scaled(values.begin(), values.end());
   logarithmic =
       logarithmic && std::all_of(scaled.begin(), scaled.end(), [](double v) { return v > 0; });
   if (logarithmic)
     for (double& value : scaled) value = std::log(value);
-  const double critical = scaled.size() < 2 ? kNaN : critical_of(scaled, kConfidence, kResamples);
-  const Interval interval = interval_at(scaled, critical);
+  const double critical =
+      scaled.size() < 2 ? predict::kNaN : critical_of(scaled, kConfidence, kResamples);
+  const predict::Interval interval = predict::interval_at(scaled, critical);
   return logarithmic ? exponential(interval) : interval;
 }
 
 double smallest_detectable(double critical, double deviation, std::size_t count) {
   if (deviation == 0) return 0;
-  if (!std::isfinite(critical)) return kNaN;
+  if (!std::isfinite(critical)) return predict::kNaN;
   return detectable_errors(critical, count) * deviation / std::sqrt(static_cast<double>(count));
 }
 
@@ -295,7 +271,8 @@ std::string name_of(Verdict verdict) {
 std::vector<double> log_ratios(std::span<const double> cell, std::span<const double> reference) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < std::min(cell.size(), reference.size()); ++i)
-    ratios.push_back(cell[i] > 0 && reference[i] > 0 ? std::log(cell[i] / reference[i]) : kNaN);
+    ratios.push_back(cell[i] > 0 && reference[i] > 0 ? std::log(cell[i] / reference[i])
+                                                     : predict::kNaN);
   return ratios;
 }
 
@@ -306,12 +283,12 @@ std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
   const std::size_t count = rows[0].size();
   const double wider = std::sqrt(1 + static_cast<double>(count) * options.overlap);
   const double critical =
-      wider * (count < 2 ? kNaN
+      wider * (count < 2 ? predict::kNaN
                : count < kRepeatsForBootstrap
                    ? dunnett_critical(rows.size(), count, options.confidence)
                    : bootstrap_critical(rows, options.confidence, options.resamples));
   const double margin = options.differences ? options.margin : std::log1p(options.margin);
-  const auto scaled = [&](const Interval& of) {
+  const auto scaled = [&](const predict::Interval& of) {
     return options.differences ? of : exponential(of);
   };
   const auto direction = [&](bool above) {
@@ -320,14 +297,15 @@ std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
   };
   for (const auto& row : rows) {
     Comparison result;
-    const Interval simultaneous = interval_at(row, critical);
-    const double own = count < 2 ? kNaN : wider * critical_of(row, kEquivalence, options.resamples);
-    const Interval equivalence = interval_at(row, own);
+    const predict::Interval simultaneous = predict::interval_at(row, critical);
+    const double own =
+        count < 2 ? predict::kNaN : wider * critical_of(row, kEquivalence, options.resamples);
+    const predict::Interval equivalence = predict::interval_at(row, own);
     result.ratio = scaled(simultaneous);
     result.equivalence = scaled(equivalence);
     result.difference = options.differences;
     result.critical = critical;
-    result.deviation = moments_of(row).deviation;
+    result.deviation = predict::moments_of(row).deviation;
     result.blocks = count;
     if (count >= kRepeatsForVerdict && std::isfinite(simultaneous.mean)) {
       if (std::all_of(row.begin(), row.end(), [](double effect) { return effect == 0; }))
@@ -349,7 +327,7 @@ RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double ma
   const auto scaled = [&](double effect) { return differences ? effect : std::exp(effect); };
   if (rows.empty()) return {kRepeatsForVerdict, true, scaled(0)};
   double deviation = 0;
-  for (const auto& row : rows) deviation = std::max(deviation, moments_of(row).deviation);
+  for (const auto& row : rows) deviation = std::max(deviation, predict::moments_of(row).deviation);
   const double freedom = static_cast<double>(rows[0].size()) - 1;
   deviation *= std::sqrt(freedom / bm::quantile(bm::chi_squared(freedom), 1 - kPower));
   const auto detectable = [&](std::uint64_t repeats) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "predict/interval.h"
+
 namespace millrace::study {
 
 // Dunnett's many-to-one comparison: several rows against one reference, simultaneously.
@@ -29,24 +31,12 @@ double dunnett_critical(std::size_t rows, std::size_t blocks, double confidence)
 // Statistics of comparisons. They average logarithms of ratios within one block, and treat one
 // process as one observation. Independent of processes, files and clocks.
 
-inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 /// Fewest repeats for a verdict; fewer give intervals only.
 inline constexpr std::size_t kRepeatsForVerdict = 5;
 /// Fewest repeats for bootstrap intervals.
 inline constexpr std::size_t kRepeatsForBootstrap = 10;
 /// Resamples of a bootstrap: enough that its quantiles vary by less than the last digit of a table.
 inline constexpr int kResamples = 9999;
-
-struct Interval {
-  double mean = 0;
-  double low = 0;  ///< NaN, as `high`, if one observation gives no interval
-  double high = 0;
-};
-
-/// Returns the arithmetic mean with the Student's t interval that holds the true mean with
-/// probability `confidence`. `values` are independent.
-Interval t_interval(std::span<const double> values, double confidence);
 
 /// Returns the quantile `confidence` of |mean* - mean| / standard error* over resamples of `rows`.
 /// For several rows, takes the largest of their statistics. All rows have the same number of
@@ -56,13 +46,10 @@ Interval t_interval(std::span<const double> values, double confidence);
 double bootstrap_critical(std::span<const std::vector<double>> rows, double confidence,
                           int resamples = kResamples);
 
-/// Returns mean +- `critical` standard errors.
-Interval interval_at(std::span<const double> values, double critical);
-
 /// Returns the mean and its 95% interval as tables show it: by Student's t, and by bootstrap-t from
 /// kRepeatsForBootstrap values on. `logarithmic`: all values are positive, and the mean is
 /// geometric.
-Interval figure_interval(std::span<const double> values, bool logarithmic);
+predict::Interval figure_interval(std::span<const double> values, bool logarithmic);
 
 /// Returns the effect, in units of the values, that the test |mean| / standard error > `critical`
 /// finds with a probability of 80%. `deviation` is the standard deviation of one of `count` values.
@@ -76,11 +63,11 @@ std::string name_of(Verdict verdict);
 
 /// One row compared with the reference, as ratios rather than logarithms, or as differences.
 struct Comparison {
-  Interval ratio;           ///< with the simultaneous 95% interval; a difference if `difference`
-  Interval equivalence;     ///< with the row's own 90% interval
-  bool difference = false;  ///< cell - reference in place of cell / reference
-  double critical = 0;      ///< half width of the simultaneous interval, in standard errors
-  double deviation = 0;     ///< standard deviation of ln(cell / reference) within one block
+  predict::Interval ratio;  ///< with the simultaneous 95% interval; a difference if `difference`
+  predict::Interval equivalence;  ///< with the row's own 90% interval
+  bool difference = false;        ///< cell - reference in place of cell / reference
+  double critical = 0;            ///< half width of the simultaneous interval, in standard errors
+  double deviation = 0;           ///< standard deviation of ln(cell / reference) within one block
   std::size_t blocks = 0;
   Verdict verdict = Verdict::none;
 };

@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "millrace/error.h"
+#include "predict/rules.h"
+#include "predict/score.h"
 #include "study/analysis/statistics.h"
 #include "study/records/run_files.h"
 
@@ -181,19 +183,12 @@ std::optional<double> Outcome::error() const {
 }
 
 bool Outcome::has_effect() const {
-  return error() && std::max(std::abs(predicted - 1), std::abs(*measured - 1)) >= kCountedEffect;
+  return error() && predict::Prediction{.predicted = predicted, .measured = *measured}.has_effect();
 }
 
 double Outcome::lower() const {
   if (measured) return measured_interval ? measured_interval->first : *measured;
   return std::isfinite(low) ? low : predicted;
-}
-
-double middle_of(std::vector<double> values) {
-  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 bool is_arithmetic(const Change& change, bool simulated) {
@@ -203,35 +198,13 @@ bool is_arithmetic(const Change& change, bool simulated) {
          });
 }
 
-Score score_of(std::span<const Outcome> outcomes, bool simulated) {
-  Score score;
-  std::vector<double> errors;
-  double ours = 0;
-  double none = 0;
-  for (const Outcome& one : outcomes) {
-    const auto error = one.error();
-    if (!error) continue;
-    if (std::isfinite(one.low)) {
-      ++score.with_interval;
-      score.held += *one.measured >= one.low && *one.measured <= one.high;
-    }
-    if (!one.has_effect()) continue;
-    if (is_arithmetic(one.change, simulated)) {
-      ++score.arithmetic;
-      continue;
-    }
-    errors.push_back(std::abs(*error));
-    ours += std::abs(*error);
-    none += std::abs(1 / *one.measured - 1);
-  }
-  if (errors.empty()) return score;
-  score.counted = static_cast<int>(errors.size());
-  score.worst_error = *std::max_element(errors.begin(), errors.end());
-  score.median_error = middle_of(std::move(errors));
-  // Where nothing changed, "no change" has no error: it is given that of the least counted effect.
-  const double least = score.counted * (1 - 1 / (1 + kCountedEffect));
-  score.skill = 1 - ours / std::max(none, least);
-  return score;
+predict::Score score_of(std::span<const Outcome> outcomes, bool simulated) {
+  std::vector<predict::Prediction> measured;
+  for (const Outcome& one : outcomes)
+    if (one.error())
+      measured.push_back(
+          {one.predicted, *one.measured, one.low, one.high, is_arithmetic(one.change, simulated)});
+  return predict::score_of(measured);
 }
 
 bool can_be_given(const Change& change) {
@@ -245,7 +218,9 @@ bool can_be_given(const Change& change) {
 const Outcome* most_helpful(std::span<const Outcome> outcomes) {
   return best_of(
       outcomes,
-      [](const Outcome& one) { return can_be_given(one.change) && one.lower() >= kWorthwhile; },
+      [](const Outcome& one) {
+        return can_be_given(one.change) && one.lower() >= predict::kWorthwhile;
+      },
       [](const Outcome& one) { return one.lower(); });
 }
 
@@ -266,9 +241,10 @@ std::vector<const Outcome*> storage_changes(std::span<const Outcome> outcomes) {
   return all;
 }
 
-Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s, double part) {
+Advice advise(const predict::ReplayInput& input, int max_workers, double inline_sample_s,
+              double part) {
   const auto rate = [&](int workers, int prefetch) {
-    ReplayInput with = input;
+    predict::ReplayInput with = input;
     with.workers = workers;
     with.prefetch = prefetch;
     if (workers == 0) {
@@ -300,7 +276,7 @@ Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
 
 // Turns a summary into the replay's input.
 
-std::optional<ReplayInput> recorded_input(const Summary& s, bool storage) {
+std::optional<predict::ReplayInput> recorded_input(const Summary& s, bool storage) {
   const LoaderCpuRecord& cpu = s.loader_cpu_s;
   const double* const log = find(s.spans, "log");
   const double numbers[] = {to_number(s.cores),           to_number(s.workers),
@@ -311,13 +287,13 @@ std::optional<ReplayInput> recorded_input(const Summary& s, bool storage) {
   const bool known = std::all_of(std::begin(numbers), std::end(numbers),
                                  [](double number) { return number >= 0; });
   if (!known || !(s.images > 0) || !(s.steps > 0) || !(s.batch >= 1) || s.world_size != 1 ||
-      s.cores < 1 || s.dataset.samples < 1 || storage || s.resumed_from_step > 0 ||
-      s.auto_workers.first || s.batch > kMaxReplayedBatch ||
+      s.cores < 1 || s.prefetch < 1 || s.dataset.samples < 1 || storage ||
+      s.resumed_from_step > 0 || s.auto_workers.first || s.batch > kMaxReplayedBatch ||
       std::max({s.cores, s.workers, s.io_threads, s.prefetch, s.threads}) > kMaxReplayed)
     return {};
   const bool on_cpu = s.device.value_or("").starts_with("cpu");
   const double images = to_number(s.images);
-  ReplayInput in;
+  predict::ReplayInput in;
   in.cores = static_cast<int>(*s.cores);
   in.workers = static_cast<int>(*s.workers);
   in.io_threads = static_cast<int>(std::max<std::int64_t>(0, s.io_threads.value_or(0)));
@@ -331,151 +307,6 @@ std::optional<ReplayInput> recorded_input(const Summary& s, bool storage) {
   in.frees_early = !on_cpu;  // on the CPU the model reads the slot itself
   in.host_s = *log / to_number(s.steps);
   return in;
-}
-
-// Interleaves baselines and changes, repeats void runs, and takes medians of valid ratios.
-
-VerificationOrder verification_order(std::span<const std::size_t> changes, int blocks,
-                                     std::uint64_t seed) {
-  std::mt19937_64 shuffle(seed);
-  std::vector<std::size_t> order(changes.begin(), changes.end());
-  VerificationOrder all;
-  for (int block = 0; block < blocks; ++block) {
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[shuffle() % i]);
-    all.push_back(order);
-  }
-  return all;
-}
-
-std::size_t planned_runs(const VerificationOrder& order) {
-  std::size_t runs = 0;
-  for (const auto& block : order) runs += 2 * block.size() + 1;
-  return runs;
-}
-
-namespace {
-
-constexpr double kIntervalConfidence = 0.9;
-
-std::vector<double> logarithms(const std::vector<double>& values) {
-  std::vector<double> logs;
-  for (const double one : values) logs.push_back(std::log(one));
-  return logs;
-}
-
-/// Returns the 90% interval's width of a mean of one value per row, by the scatter of the row in
-/// the middle: the median difference between a row's successive values is sqrt(2) * 0.6745 standard
-/// deviations. A few rows that scatter more do not matter.
-double usual_width(const std::vector<std::vector<double>>& rows) {
-  std::vector<double> differences;
-  for (const auto& row : rows)
-    for (std::size_t i = 1; i < row.size(); ++i)
-      differences.push_back(std::abs(row[i] - row[i - 1]));
-  return 2 * 1.6449 * middle_of(std::move(differences)) / (std::numbers::sqrt2 * 0.6745);
-}
-
-}  // namespace
-
-Verification::Verification(const VerificationOrder& order, const Run& run, bool accept_noise,
-                           std::set<std::size_t> once)
-    : accept_noise_(accept_noise), once_(std::move(once)), repeats_left_(planned_runs(order) / 2) {
-  if (!order.empty()) changes_ = order.front();
-  if (!changes_.empty()) ratios_.resize(*std::max_element(changes_.begin(), changes_.end()) + 1);
-  all_.resize(ratios_.size());
-  planned_.resize(ratios_.size());
-  for (const auto& planned : order) {
-    const std::vector<std::size_t> block = unsettled(planned);
-    if (block.empty()) continue;
-    for (const std::size_t change : block) ++planned_[change];
-    TimedRun before = run_valid({}, run);
-    for (const std::size_t change : block) {
-      const TimedRun changed = run_valid(change, run);
-      const TimedRun after = run_valid({}, run);
-      const double baseline = (before.images_per_s + after.images_per_s) / 2;
-      if (baseline > 0) {
-        all_[change].push_back(changed.images_per_s / baseline);
-        if (!disturbs(before) && !disturbs(changed) && !disturbs(after))
-          ratios_[change].push_back(all_[change].back());
-      }
-      before = after;
-    }
-    stopped_ = !any_valid_;
-    if (stopped_) break;
-  }
-}
-
-std::vector<std::size_t> Verification::unsettled(std::vector<std::size_t> block) const {
-  std::vector<std::vector<double>> logs;
-  for (const auto& ratios : ratios_) logs.push_back(logarithms(ratios));
-  const double most = std::log(kSettled);
-  const double usual = usual_width(logs);
-  std::erase_if(block, [&](std::size_t change) {
-    const std::vector<double>& own = logs[change];
-    if (once_.contains(change)) return !own.empty();
-    if (own.size() < 2 || own.size() < all_[change].size()) return false;
-    const Interval interval = t_interval(own, kIntervalConfidence);
-    const auto [least, largest] = std::minmax_element(own.begin(), own.end());
-    return interval.high - interval.low <= most ||
-           (*largest - *least <= most && usual <= most * std::sqrt(own.size()));
-  });
-  return block;
-}
-
-TimedRun Verification::run_valid(std::optional<std::size_t> change, const Run& run) {
-  for (int left = kTries - 1;; --left) {
-    runs_.push_back(run(change));
-    runs_.back().change = change;
-    const bool valid = !disturbs(runs_.back());
-    any_valid_ |= valid;
-    if (valid || left == 0 || repeats_left_ == 0 || !any_valid_) return runs_.back();
-    --repeats_left_;
-  }
-}
-
-int Verification::void_runs() const {
-  return static_cast<int>(
-      std::count_if(runs_.begin(), runs_.end(), [](const TimedRun& one) { return one.is_void(); }));
-}
-
-std::optional<double> Verification::ratio(std::size_t change) const {
-  const std::vector<double>& valid = ratios_.at(change);
-  if (2 * valid.size() <= (once_.contains(change) ? 0 : planned_[change])) return std::nullopt;
-  return middle_of(valid);
-}
-
-std::optional<double> Verification::disturbed_ratio(std::size_t change) const {
-  if (all_.at(change).empty()) return std::nullopt;
-  return middle_of(all_[change]);
-}
-
-std::optional<std::pair<double, double>> Verification::interval(std::size_t change) const {
-  if (ratios_.at(change).size() < 2) return std::nullopt;
-  const Interval interval = t_interval(logarithms(ratios_[change]), kIntervalConfidence);
-  return std::pair{std::exp(interval.low), std::exp(interval.high)};
-}
-
-std::vector<double> Verification::baselines() const {
-  std::vector<double> rates;
-  for (const TimedRun& one : runs_)
-    if (!one.change && !disturbs(one)) rates.push_back(one.images_per_s);
-  return rates;
-}
-
-std::optional<double> Verification::baseline() const {
-  std::vector<double> rates = baselines();
-  if (rates.empty()) return std::nullopt;
-  return middle_of(std::move(rates));
-}
-
-double Verification::baseline_scatter() const {
-  const Interval one = interval_at(logarithms(baselines()), 1);  // a standard error to each side
-  const auto count = static_cast<double>(baselines().size());
-  return count < 2 ? 0 : std::exp((one.high - one.mean) * std::sqrt(count)) - 1;
-}
-
-bool Verification::is_void() const {
-  return std::any_of(changes_.begin(), changes_.end(),
-                     [this](std::size_t change) { return !ratio(change); });
 }
 
 }  // namespace millrace::study

@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "predict/loader_replay.h"
+#include "predict/rules.h"
+#include "predict/score.h"
 #include "study/analysis/bound.h"
-#include "study/analysis/replay.h"
 #include "study/records/summary.h"
 
 namespace millrace::study {
@@ -87,9 +89,6 @@ std::vector<Change> list_changes(const ChangeFacts& facts);
 /// it was asked for (`fetched`): a verification fetches the whole set.
 Change cached_set(bool fetched = false);
 
-/// Least effect of a change, predicted or measured, with which it counts.
-inline constexpr double kCountedEffect = 0.2;
-
 /// A change and its results, as ratios of images/s to the baseline.
 struct Outcome {
   Change change;
@@ -106,7 +105,7 @@ struct Outcome {
 
   /// Returns the prediction's error relative to the measurement.
   std::optional<double> error() const;
-  /// Returns whether the change was measured and has an effect of at least kCountedEffect.
+  /// Returns whether the change was measured and has an effect of at least predict::kCountedEffect.
   bool has_effect() const;
   /// Returns what the change gives at least: what was measured or, of disturbed runs and of
   /// predictions, the interval's lower end.
@@ -118,21 +117,8 @@ struct Outcome {
 /// not grow. Such a prediction says nothing about the model.
 bool is_arithmetic(const Change& change, bool simulated);
 
-/// Accuracy of predictions (contract Prediction). Changes with an effect (Outcome::has_effect)
-/// count unless they are arithmetic.
-struct Score {
-  int counted = 0;
-  int arithmetic = 0;  ///< changes with such an effect that do not count
-  /// Measured changes with an interval, however small their effect, and those inside it.
-  int with_interval = 0, held = 0;
-  double median_error = 0, worst_error = 0;  ///< relative errors over the counted changes
-  /// 1 - sum of |error| / sum of |error of predicting no change|, over the counted changes.
-  double skill = 0;
-};
-Score score_of(std::span<const Outcome> outcomes, bool simulated = false);
-
-/// A gain that is worth advice, as a ratio.
-inline constexpr double kWorthwhile = 1.05;
+/// Returns the accuracy of the outcomes that were measured (contract Prediction).
+predict::Score score_of(std::span<const Outcome> outcomes, bool simulated = false);
 
 /// Returns whether a change leaves the batches as they are and this machine can be given it: not
 /// more cores, not a faster real device, not another batch size, no op less.
@@ -146,9 +132,6 @@ const Outcome* most_helpful(std::span<const Outcome> outcomes);
 /// that one alone with the largest prediction.
 std::vector<const Outcome*> storage_changes(std::span<const Outcome> outcomes);
 
-/// Returns the median; for an even number of values, the mean of the middle two. NaN for none.
-double middle_of(std::vector<double> values);
-
 /// The fewest workers, then the smallest prefetch, that reach `part` of the best rate with up to
 /// `max_workers` workers.
 struct Advice {
@@ -157,8 +140,8 @@ struct Advice {
   double images_per_s = 0;       ///< with these settings
   double best_images_per_s = 0;  ///< with the best settings
 };
-Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
-              double part = 0.95);
+Advice advise(const predict::ReplayInput& input, int max_workers, double inline_sample_s,
+              double part = predict::kEnough);
 
 // Predicts other numbers of workers from the records of one run.
 
@@ -171,99 +154,6 @@ inline constexpr std::int64_t kMaxReplayedBatch = 1 << 20;  ///< samples per bat
 /// record holds, or figures that are missing. Nothing either for more than kMaxReplayed cores,
 /// threads or batches ahead, or kMaxReplayedBatch samples per batch: a record may claim any number,
 /// and a replay takes memory and time for each.
-std::optional<ReplayInput> recorded_input(const Summary& summary, bool storage);
-
-// Verification of predictions: runs the baseline before and after every change, and sets aside what
-// other programs disturbed.
-
-/// Times that a void run is tried in all, while repeats are left.
-inline constexpr int kTries = 3;
-
-/// A change needs no further block once its valid ratios have a 90% interval whose ends differ by
-/// at most this factor: by their own scatter or, if they differ by no more themselves, by the
-/// scatter that is usual among the changes.
-inline constexpr double kSettled = 1.02;
-
-/// One timed run of the baseline or of a change.
-struct TimedRun {
-  std::optional<std::size_t> change;  ///< index of the change; nothing: the baseline
-  double images_per_s = 0;
-  double others = 0;  ///< share of the cores' CPU time that others took; NaN: unknown
-
-  /// An unknown share does not make a run void.
-  bool is_void() const { return others > kMaxOthers; }
-};
-
-/// Changes in the order in which each block runs them.
-using VerificationOrder = std::vector<std::vector<std::size_t>>;
-
-/// Returns `blocks` random orders of `changes`, which depend on `seed` only.
-VerificationOrder verification_order(std::span<const std::size_t> changes, int blocks,
-                                     std::uint64_t seed);
-
-/// Returns the number of runs without repeats: per block, each change and a baseline around each.
-std::size_t planned_runs(const VerificationOrder& order);
-
-/// Runs, in order, and the ratios that the valid ones give.
-class Verification {
- public:
-  /// Runs each block: baseline, change, baseline, change, ..., baseline. Leaves out changes that
-  /// are settled (kSettled), and those in `once` that have a valid ratio. Repeats a void run at
-  /// once, up to kTries times, once a run has been valid; in all, half as many repeats as planned
-  /// runs. Ends after the first block if all of its runs are void. `run` runs a change or the
-  /// baseline and returns what it measured. With `accept_noise`, void runs count as any other:
-  /// nothing is repeated, and nothing ends early.
-  Verification(const VerificationOrder& order,
-               const std::function<TimedRun(std::optional<std::size_t>)>& run,
-               bool accept_noise = false, std::set<std::size_t> once = {});
-
-  const std::vector<TimedRun>& runs() const { return runs_; }
-  int void_runs() const;
-
-  /// Returns the median over the blocks of a change's images/s over the mean of the baselines
-  /// before and after it. Nothing if all three runs were valid in no more than half of the blocks
-  /// that had it; of a change in `once`, in none.
-  std::optional<double> ratio(std::size_t change) const;
-  /// Returns the same median over all blocks that were run, void runs included; nothing if there is
-  /// none.
-  std::optional<double> disturbed_ratio(std::size_t change) const;
-  /// Returns the 90% interval of a change's ratio by Student's t on the logarithms of the blocks'
-  /// ratios; nothing for fewer than two blocks.
-  std::optional<std::pair<double, double>> interval(std::size_t change) const;
-  /// Returns whether it ended after its first block.
-  bool stopped() const { return stopped_; }
-  bool accepts_noise() const { return accept_noise_; }
-  /// Returns the number of blocks whose three runs were valid.
-  std::size_t valid_blocks(std::size_t change) const { return ratios_.at(change).size(); }
-  /// Returns the median of the valid baselines' images/s, if there are any.
-  std::optional<double> baseline() const;
-  /// Returns the relative standard deviation of the valid baselines' images/s; 0 for fewer than
-  /// two.
-  double baseline_scatter() const;
-
-  /// Returns whether a change has no ratio. Such a verification has no score: the changes that are
-  /// left would be a selection.
-  bool is_void() const;
-
- private:
-  using Run = std::function<TimedRun(std::optional<std::size_t>)>;
-  TimedRun run_valid(std::optional<std::size_t> change, const Run& run);
-  /// Returns a block without the changes that need no further one (kSettled).
-  std::vector<std::size_t> unsettled(std::vector<std::size_t> block) const;
-  std::vector<double> baselines() const;
-  bool disturbs(const TimedRun& run) const { return !accept_noise_ && run.is_void(); }
-
-  bool accept_noise_;
-  std::set<std::size_t> once_;
-  bool stopped_ = false;
-  bool any_valid_ = false;  ///< before, nothing is repeated: the machine may be busy all the time
-  std::size_t repeats_left_;
-  std::vector<TimedRun> runs_;
-  std::vector<std::size_t> changes_;
-  // By change.
-  std::vector<std::vector<double>> ratios_;  ///< of valid blocks
-  std::vector<std::vector<double>> all_;     ///< of all blocks
-  std::vector<std::size_t> planned_;         ///< blocks that had it
-};
+std::optional<predict::ReplayInput> recorded_input(const Summary& summary, bool storage);
 
 }  // namespace millrace::study

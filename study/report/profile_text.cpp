@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/number_text.h"
+#include "predict/rules.h"
 #include "study/report/figures.h"
 
 namespace millrace::study {
@@ -90,7 +91,7 @@ std::string advice_text(const Conclusion& conclusion, double baseline) {
                           : fmt::format("of what this machine can be given, {} gains most, {}",
                                         most->change.text(), gain_text(*most));
   const auto order = by_prediction(conclusion.outcomes);
-  if (!order.empty() && order.front()->predicted >= kWorthwhile &&
+  if (!order.empty() && order.front()->predicted >= predict::kWorthwhile &&
       !can_be_given(order.front()->change))
     text += fmt::format("; {} ({}) needs another machine, or changes what is trained",
                         order.front()->change.text(), ratio_digits(order.front()->predicted));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/number_text.h"
+#include "predict/rules.h"
 #include "study/analysis/bound.h"
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/run_files.h"
@@ -252,7 +253,7 @@ void add_notes(const Summary& summary, const JsonLines& epochs, const StepTable&
                Report& report) {
   if (const std::string state = state_of(summary); state != "finished")
     report.notes.insert(report.notes.begin(), state);
-  if (summary.others_busy > kMaxOthers)
+  if (summary.others_busy > predict::kMaxOthers)
     report.notes.push_back(fmt::format(
         "other programs took {} of the machine during this run, so its times are partly theirs",
         base::percent(*summary.others_busy)));

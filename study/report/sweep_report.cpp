@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "predict/interval.h"
 #include "study/analysis/whatif.h"
 #include "study/records/run_files.h"
 #include "study/report/figures.h"
@@ -72,7 +73,7 @@ Figure rows_figure(const SweepTable& table, std::string id, std::string title, s
   return figure;
 }
 
-void push(Series& series, const Interval& interval, double factor) {
+void push(Series& series, const predict::Interval& interval, double factor) {
   series.y.push_back(factor * interval.mean);
   series.low.push_back(factor * interval.low);
   series.high.push_back(factor * interval.high);
@@ -125,7 +126,8 @@ std::vector<double> predicted_ms(const fs::path& sweep, const SweepTable& table)
   bool storage = false;
   for (const auto& [key, value] : config_at(first / "config.toml"))
     storage |= key.starts_with("data.storage.") && value != "0" && value != "0.0";
-  std::optional<ReplayInput> input = recorded_input(read_summary(first / "summary.json"), storage);
+  std::optional<predict::ReplayInput> input =
+      recorded_input(read_summary(first / "summary.json"), storage);
   if (!input) return {};
   std::vector<double> predicted;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
@@ -136,7 +138,7 @@ std::vector<double> predicted_ms(const fs::path& sweep, const SweepTable& table)
          table.runs[row][0].figures.threads != table.runs[0][0].figures.threads))
       return {};
     input->workers = static_cast<int>(*workers);
-    const ReplayOutput output = replay(*input);
+    const predict::ReplayOutput output = replay(*input);
     predicted.push_back(1e3 * (output.load_s + output.update_s));
   }
   return predicted;
@@ -221,8 +223,8 @@ Figure ratio_bars(const SweepTable& table) {
   for (std::size_t row = 0; row < table.rows.size(); ++row)
     push(series,
          !table.is_reference(row)  ? table.rows[row].comparison.ratio
-         : table.runs[row].empty() ? Interval{NAN, NAN, NAN}
-                                   : Interval{differences ? 0.0 : 1.0, NAN, NAN},
+         : table.runs[row].empty() ? predict::Interval{NAN, NAN, NAN}
+                                   : predict::Interval{differences ? 0.0 : 1.0, NAN, NAN},
          differences ? factor : 1);
   figure.series.push_back(std::move(series));
   if (margin == 0) return figure;

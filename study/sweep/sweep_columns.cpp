@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "predict/interval.h"
+
 namespace millrace::study {
 namespace {
 
@@ -71,7 +73,7 @@ std::string row_title(const SweepTable& table, std::size_t row) {
 std::vector<std::string> threads_of_rows(const SweepTable& table) {
   std::vector<std::string> cells;
   for (const auto& runs : table.runs) {
-    const double threads = runs.empty() ? kNaN : runs[0].figures.threads;
+    const double threads = runs.empty() ? predict::kNaN : runs[0].figures.threads;
     cells.push_back(std::isfinite(threads) ? fmt::format("{:.0f}", threads) : "-");
   }
   return cells;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "predict/interval.h"
 #include "study/sweep/sweep_columns.h"
 #include "study/sweep/sweep_table.h"
 
@@ -50,13 +51,15 @@ TextRows csv_table(const SweepTable& table) {
   }
   const auto figures = csv_figures(table);
   const auto factor = [](const FigureColumn& look) { return look.digits < 0 ? 1 : look.factor; };
-  const auto add_figure = [&](const std::string& name, const char* suffix, double Interval::*end) {
+  const auto add_figure = [&](const std::string& name, const char* suffix,
+                              double predict::Interval::*end) {
     const FigureColumn look = column_of(name);
     add_csv_column(rows, std::string(look.title) + suffix, [&](std::size_t i) {
       return plain_number(factor(look) * (table.rows[i].figures.at(name).*end));
     });
   };
-  const auto add_effect = [&](std::size_t metric, const char* suffix, double Interval::*end) {
+  const auto add_effect = [&](std::size_t metric, const char* suffix,
+                              double predict::Interval::*end) {
     const std::string title = effect_title(table, table.metrics()[metric]) + suffix;
     add_csv_column(rows, title, [&](std::size_t i) {
       const bool compared = !table.is_reference(i) && !table.runs[i].empty();
@@ -73,11 +76,11 @@ TextRows csv_table(const SweepTable& table) {
   const auto first = figure_columns().first(kFirstColumns);
   for (const FigureColumn& column : first)
     if (std::find(figures.begin(), figures.end(), column.figure) != figures.end())
-      add_figure(column.figure, "", &Interval::mean);
-  add_effect(0, "", &Interval::mean);
+      add_figure(column.figure, "", &predict::Interval::mean);
+  add_effect(0, "", &predict::Interval::mean);
   add_verdict(0);
   for (std::size_t m = 1; m < table.metrics().size(); ++m) {
-    add_effect(m, "", &Interval::mean);
+    add_effect(m, "", &predict::Interval::mean);
     add_verdict(m);
   }
   const auto is_first = [&](const std::string& name) {
@@ -86,15 +89,15 @@ TextRows csv_table(const SweepTable& table) {
                        [&](const FigureColumn& column) { return name == column.figure; });
   };
   for (const auto& name : figures)
-    if (!is_first(name)) add_figure(name, "", &Interval::mean);
+    if (!is_first(name)) add_figure(name, "", &predict::Interval::mean);
   for (const auto& name : figures) {
     if (name == "threads") continue;
-    add_figure(name, " low", &Interval::low);
-    add_figure(name, " high", &Interval::high);
+    add_figure(name, " low", &predict::Interval::low);
+    add_figure(name, " high", &predict::Interval::high);
   }
   for (std::size_t m = 0; m < table.metrics().size(); ++m) {
-    add_effect(m, " low", &Interval::low);
-    add_effect(m, " high", &Interval::high);
+    add_effect(m, " low", &predict::Interval::low);
+    add_effect(m, " high", &predict::Interval::high);
   }
   for (const auto& name : figures)
     if (has_source(table, name))

@@ -14,6 +14,7 @@
 
 #include "base/record_file.h"
 #include "millrace/error.h"
+#include "predict/interval.h"
 #include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -48,7 +49,7 @@ std::optional<double> derived_figure(const Summary& summary, const SweepRecord& 
   if (name == "cpu_utilization")
     return record.cpu_s / ((record.ended - record.begun) *
                            (record.command ? record.command->cores : to_number(summary.cores)));
-  if (name == "peak_device_bytes" && summary.peak_device_bytes == 0) return kNaN;
+  if (name == "peak_device_bytes" && summary.peak_device_bytes == 0) return predict::kNaN;
   return {};
 }
 
@@ -95,19 +96,20 @@ double number_at_path(const Json& json, const std::string& path) {
           key.find_first_not_of("0123456789") == std::string::npos && std::stoul(key) < json.size())
         at = &json[std::stoul(key)];
       if (at == nullptr) continue;
-      const double value = dot == path.size() ? (at->is_number() ? at->get<double>() : kNaN)
-                                              : number_at_path(*at, path.substr(dot + 1));
+      const double value = dot == path.size()
+                               ? (at->is_number() ? at->get<double>() : predict::kNaN)
+                               : number_at_path(*at, path.substr(dot + 1));
       if (std::isfinite(value)) return value;
     }
   }
-  return kNaN;
+  return predict::kNaN;
 }
 
 double SweepRecord::figure(const std::string& wanted) const {
   for (const FigureName& one : kFigures)
     if (wanted == one.name) return figures.*one.figure;
   const auto found = more.find(wanted);
-  return found == more.end() ? kNaN : found->second;
+  return found == more.end() ? predict::kNaN : found->second;
 }
 
 std::string RunIdentity::key() const {

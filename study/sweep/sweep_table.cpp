@@ -12,6 +12,7 @@
 
 #include "base/record_file.h"
 #include "millrace/error.h"
+#include "predict/interval.h"
 #include "study/records/run_files.h"
 #include "study/sweep/study_file.h"
 #include "study/sweep/sweep_columns.h"
@@ -135,7 +136,7 @@ void compare_updates(SweepTable& table, double confidence) {
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-Json to_json(const Interval& interval) {
+Json to_json(const predict::Interval& interval) {
   return {{"mean", finite(interval.mean)},
           {"low", finite(interval.low)},
           {"high", finite(interval.high)}};
@@ -247,7 +248,7 @@ SweepTable sweep_table(SweepDesign design, Runs runs, std::vector<SweepMetric> m
     if (i < refusals.size()) table.rows[i].refusal = refusals[i];
     for (const std::string& name : names)
       table.rows[i].figures[name] =
-          table.runs[i].empty() ? Interval{kNaN, kNaN, kNaN}
+          table.runs[i].empty() ? predict::Interval{predict::kNaN, predict::kNaN, predict::kNaN}
                                 : figure_interval(values_of(table.runs[i], name), !is_share(name));
   }
   for (std::size_t m = 0; m < metrics.size(); ++m) {

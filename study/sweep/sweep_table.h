@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "predict/interval.h"
 #include "study/analysis/statistics.h"
 #include "study/sweep/design.h"
 #include "study/sweep/sweep_record.h"
@@ -46,11 +47,11 @@ struct ComparisonRules {
 
 /// A row's results.
 struct SweepRow {
-  std::map<std::string, Interval> figures;  ///< by figure_names()
-  Comparison comparison;                    ///< of the table's metric; empty for a reference
-  std::vector<Comparison> others;           ///< of the table's other metrics
-  std::size_t reference = 0;                ///< row that it is compared with; itself: a reference
-  std::string refusal;                      ///< why it was not run; empty: it was
+  std::map<std::string, predict::Interval> figures;  ///< by figure_names()
+  Comparison comparison;           ///< of the table's metric; empty for a reference
+  std::vector<Comparison> others;  ///< of the table's other metrics
+  std::size_t reference = 0;       ///< row that it is compared with; itself: a reference
+  std::string refusal;             ///< why it was not run; empty: it was
   /// Updates take another time than the reference's, though all keys are of the loader and nothing
   /// else is known to differ.
   bool updates_differ = false;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "predict/interval.h"
 #include "study/sweep/sweep_columns.h"
 #include "study/sweep/sweep_table.h"
 
@@ -18,7 +19,8 @@ std::string number(const FigureColumn& column, double value) {
 }
 
 /// "1.23" or, `with_interval`, "1.23 [1.20 .. 1.26]".
-std::string text_of(const FigureColumn& column, const Interval& interval, bool with_interval) {
+std::string text_of(const FigureColumn& column, const predict::Interval& interval,
+                    bool with_interval) {
   if (!std::isfinite(interval.mean)) return "-";
   if (!with_interval || !std::isfinite(interval.low)) return number(column, interval.mean);
   return fmt::format("{} [{} .. {}]", number(column, interval.mean), number(column, interval.low),

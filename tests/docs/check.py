@@ -56,9 +56,9 @@ PRINTED = [
     ("study/analysis/wait_breakdown.h", "kPartNames{", "What the trainer waited for"),
     ("study/analysis/bound.cpp", "kBoundNames{", "The verdict"),
     ("study/analysis/statistics.cpp", "std::string name_of(Verdict verdict) {", "Sweeps"),
-    ("python/src/pymillrace/watcher/breakdown.py", "PLACES = (", "Watched loops"),
-    ("python/src/pymillrace/watcher/breakdown.py", "KINDS = (", "Watched loops"),
-    ("python/src/pymillrace/watcher/spans.py", "NAMES = (", "Watched loops"),
+    ("python/ext/watch/breakdown.h", "kPlaceNames{", "Watched loops"),
+    ("python/ext/watch/clock.h", "kKindNames{", "Watched loops"),
+    ("python/ext/watch/timeline.h", "kSpanNames{", "Watched loops"),
 ]
 
 DESIGNS = {"device-pipeline.md"}  # pages on what is not built, whose files have no folder yet

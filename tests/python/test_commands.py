@@ -162,7 +162,7 @@ class Redirect:
     # As scikit-build-core's editable installs do: compiled modules lie elsewhere.
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name in ("pymillrace._core", "pymillrace._watch"):
+        if name in ("pymillrace._core", "pymillrace._predict", "pymillrace._watch"):
             file = built + "/" + name.split(".")[1] + ".abi3.so"
             loader = importlib.machinery.ExtensionFileLoader(name, file)
             return importlib.util.spec_from_file_location(name, file, loader=loader)

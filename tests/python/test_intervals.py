@@ -1,11 +1,9 @@
 """The 90% intervals of predictions hold what was measured, and advice needs their lower end."""
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from pymillrace.watcher import intervals, predict, verify
+from pymillrace.watcher import predict
 from pymillrace.watcher.intervals import CROWDED, MODEL_ERROR, Doubts, Intervals, half_width
 from pymillrace.watcher.paging import Paging
 from pymillrace.watcher.predict import Recorded
@@ -89,17 +87,3 @@ def test_advice_needs_a_lower_end_that_helps():
     assert predict.proposal(sure) == "try num_workers=2: 130 images/s predicted (105 to 160), 100 now"
     larger = row | {"ratio": 2.0, "low": 1.02, "change": "num_workers=4"}  # it may gain more, or nothing
     assert predict.best({"rows": [larger, sure], "settings": settings}) is sure
-
-
-@pytest.mark.parametrize("header, name, value", (
-    ("whatif", "kWorthwhile", intervals.WORTHWHILE), ("whatif", "kCountedEffect", verify.COUNTED_EFFECT),
-    ("whatif", "kTries", verify.TRIES), ("bound", "kMaxOthers", verify.MOST_OTHERS)))
-def test_the_rules_are_those_of_millrace_profile(header, name, value):
-    text = (Path(__file__).parents[2] / f"study/analysis/{header}.h").read_text()
-    assert [float(one) for one in re.findall(rf"constexpr \w+ {name} = ([\d.]+);", text)] == [value]
-
-
-def test_a_verification_counts_the_ratios_that_their_intervals_hold():
-    outcomes = [{"low": 0.9, "high": 1.1, "measured": 1.05}, {"low": 0.9, "high": 1.1, "measured": 1.2},
-                {"low": None, "high": None, "measured": 1.0}]  # a number of threads
-    assert verify.held(outcomes) == {"with_interval": 2, "held": 1}

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from pymillrace.watcher.replay import Demand, Setup, progress, replay, without_spinning
+from pymillrace.watcher.replay import Demand, Setup, replay, without_spinning
 
 
 def blocked(seconds):
@@ -97,9 +97,6 @@ def test_impossible_input_is_refused():
 
 
 def test_threads_of_a_pool_get_on_while_all_of_them_have_a_core():
-    assert progress(2, wanted=4, cores=2) == pytest.approx(1 / 6)  # of the six pairs among four threads
-    assert progress(2, wanted=4, cores=4) == 1 and progress(1, wanted=4, cores=2) == 0.5
-    assert progress(16, wanted=24, cores=16) == pytest.approx(1 / 60)
     # Beside the worker's 45 ms on two thirds of a core, two threads do 15 of their 20 ms, and the rest in 5 ms alone.
     both = replace(LOOP, cores=2, fetch=(cpu(0.030),), update=cpu(0.020, threads=2))
     assert replay(both).images_per_s == pytest.approx(4 / 0.050)

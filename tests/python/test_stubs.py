@@ -10,12 +10,15 @@ import sys
 
 import pymillrace as mr
 import pytest
-from pymillrace import _core, _watch
+from pymillrace import _core, _predict, _watch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STUBS = {module: ast.parse((ROOT / f"python/src/pymillrace/{module.__name__.rpartition('.')[2]}.pyi").read_text())
-         for module in (_core, _watch)}
+         for module in (_core, _predict, _watch)}
 PAGES = ["README.md", "docs/how-to/python.md", "docs/how-to/any-source.md"]  # whose snippets are whole programs
+
+
+CONSTANTS = (int, float, str, tuple)
 
 
 def stub_members(body):
@@ -26,7 +29,7 @@ def stub_members(body):
 def members(thing):
     """Returns the names that a class or the module defines itself."""
     return {name for name, value in vars(thing).items()
-            if (not name.startswith("_") or name == "__init__") and not isinstance(value, (int, str))}
+            if (not name.startswith("_") or name == "__init__") and not isinstance(value, CONSTANTS)}
 
 
 def signature(thing):
@@ -118,3 +121,10 @@ def test_the_package_and_the_documents_snippets_are_clean_under_mypy_strict(tmp_
          str(tmp_path / "cache"), str(ROOT / "python/src/pymillrace"), *map(str, tmp_path.glob("*.py"))],
         env={**os.environ, "MYPYPATH": str(ROOT / "python/src")}, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("module", STUBS, ids=lambda module: module.__name__)
+def test_stubs_and_module_have_the_same_constants(module):
+    declared = {node.target.id for node in STUBS[module].body if isinstance(node, ast.AnnAssign)}
+    assert declared == {name for name, value in vars(module).items()
+                        if isinstance(value, CONSTANTS) and not name.startswith("_")}

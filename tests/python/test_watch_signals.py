@@ -393,7 +393,7 @@ def test_an_interruption_ends_a_verification_and_keeps_the_results():
         return TimedRun(change, 50.0 if change is None else 100.0, others=0.0)
 
     result = measure([[0], [0]], run)
-    assert result.ratios == {0: [2]} and len(result.runs) == 3
+    assert result.valid_blocks == {0: 1} and len(result.runs) == 3 and result.void
     assert result.stopped == "interrupted by SIGTERM" and result.interrupted.exit_code == 143
 
 

@@ -286,6 +286,6 @@ def test_a_plan_sets_the_environment_of_pools(tmp_path, monkeypatch):
 def test_a_measured_row_without_a_prediction_has_no_error(tmp_path):
     rows = [{**row, "overrides": {"threads": 1}} for row in threads.rows(Facts(worker=3), 2, 2)[:1]]
     runs = [verify.TimedRun(None, 10.0, 0.0), verify.TimedRun(0, 15.0, 0.0), verify.TimedRun(None, 10.0, 0.0)]
-    record = verify._record(rows, verify.Result(runs, {0: [1.5]}, 1), tmp_path)
+    record = verify._record(rows, verify.Result(runs, {0: 1.5}, {0: 1}, False, {}), tmp_path)
     assert record["outcomes"][0]["measured"] == 1.5 and record["outcomes"][0]["error"] is None
     assert "1.50" in verify.lines(record)[1] and record["score"]["counted"] == 0

@@ -13,7 +13,8 @@ import pymillrace as mr
 import watch_plants as plants_of
 from pymillrace.watcher import predict, verdict
 from pymillrace.watcher.breakdown import Breakdown
-from pymillrace.watcher.predict import ENOUGH_STEPS, Recorded
+from pymillrace._watch import STEPS_FOR_VERDICT
+from pymillrace.watcher.predict import Recorded
 from pymillrace.watcher.replay import Demand, Setup
 from pymillrace.watcher.threads import Facts
 
@@ -60,7 +61,7 @@ def test_twenty_steps_are_enough(tmp_path, capsys):
 @pytest.mark.parametrize("steps, text", ((1, "19 more steps"), (19, "1 more step"), (20, None)))
 def test_missing_steps_are_counted(steps, text):
     assert verdict.too_short(steps) == (None if text is None else f"too short: {text}")
-    assert steps < ENOUGH_STEPS or text is None
+    assert steps < STEPS_FOR_VERDICT or text is None
 
 
 # Workers for batches that wait for storage

@@ -1,7 +1,7 @@
 """Verification of predictions: which runs count, what they score, and a script that is run again with other arguments."""
+import itertools
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,34 +14,40 @@ import pymillrace as mr
 from conftest import timing
 from torch.utils.data import DataLoader
 
+from pymillrace import _predict
 from pymillrace.watcher import plan, verify
 from pymillrace.watcher.command import main
 from pymillrace.watcher.command_line import PLAN
 from pymillrace.watcher.summary import cores
-from pymillrace.watcher.verify import Result, TimedRun, blocks_of, measure, rate_of, score, warm_up_of
+from pymillrace.watcher.verify import TimedRun, measure, rate_of, score, warm_up_of
 
 
 def test_each_block_runs_every_change_between_two_baselines():
-    order = blocks_of(3, 4)
+    order = _predict.verification_order(3, 4, 1)
     assert [sorted(block) for block in order] == [[0, 1, 2]] * 4
-    assert order == blocks_of(3, 4) and len({tuple(block) for block in order}) > 1
-    seen = []
+    assert order == _predict.verification_order(3, 4, 1) and len({tuple(block) for block in order}) > 1
+    seen, ratio = [], itertools.cycle((1.0, 1.1, 1.2))
 
     def run(change):
         seen.append(change)
-        return TimedRun(change, 100.0 if change is None else 100.0 * (change + 2), others=0.01)
+        return TimedRun(change, 100.0 if change is None else 100.0 * (change + 2) * next(ratio), others=0.01)
 
     result = measure(order, run)
     assert len(seen) == 4 * 7
     for number, block in enumerate(order):
         runs = seen[7 * number:7 * number + 7]
         assert runs[::2] == [None] * 4 and runs[1::2] == block
-    assert [result.ratio(change) for change in range(3)] == [2, 3, 4] and not result.void
+    assert all(change + 2 <= result.ratios[change] <= 1.2 * (change + 2) for change in range(3)) and not result.void
+
+
+def test_a_change_whose_ratio_is_settled_needs_no_further_block():
+    result = measure([[0]] * 5, lambda change: TimedRun(change, 50.0 if change is None else 100.0, 0.0))
+    assert result.ratios == {0: 2} and result.valid_blocks == {0: 2} and len(result.runs) == 6
 
 
 def test_a_baseline_that_drifts_counts_as_the_mean_of_both_sides():
     rates = iter((100.0, 300.0, 200.0))
-    assert measure([[0]], lambda change: TimedRun(change, next(rates), 0.0)).ratio(0) == 2
+    assert measure([[0]], lambda change: TimedRun(change, next(rates), 0.0)).ratios == {0: 2}
 
 
 def test_void_runs_are_repeated_and_never_counted():
@@ -49,17 +55,21 @@ def test_void_runs_are_repeated_and_never_counted():
     others = iter((0.0, 0.101, 0.101, 0.1, 0.0, 0.0, 0.0))
     result = measure([[0], [0]], lambda change: TimedRun(change, 50.0 if change is None else 100.0, next(others, 0.0)))
     assert [run.void for run in result.runs[:4]] == [False, True, True, False]
-    assert result.ratios[0] == [2, 2] and not result.void
+    assert result.valid_blocks == {0: 2} and result.ratios == {0: 2} and not result.void
     nothing = measure([[0], [0]], lambda change: TimedRun(change, 50.0, 0.5))
-    assert nothing.void and nothing.ratio(0) is None
-    assert len(nothing.runs) == 6 + 3  # half as many repeats as planned runs
+    assert nothing.void and nothing.ratios == {0: None} and nothing.stopped is None
+    assert len(nothing.runs) == 3  # a machine that is busy for a whole block
     unknown = measure([[0]], lambda change: TimedRun(change, 50.0, None))
     assert not unknown.void  # an unknown share does not make a run void
 
 
 def test_half_of_the_blocks_are_too_few():
-    assert Result([], {0: [2.0]}, blocks=2).void
-    assert not Result([], {0: [2.0, 2.0]}, blocks=3).void
+    def with_void_blocks(count):
+        tries = iter([0.5] * 3 * count)
+        return measure([[0]] * 3, lambda change: TimedRun(change, 50.0, next(tries, 0.0) if change == 0 else 0.0))
+
+    assert with_void_blocks(2).void and with_void_blocks(2).valid_blocks == {0: 1}
+    assert not with_void_blocks(1).void and with_void_blocks(1).ratios == {0: 1}
 
 
 def test_a_change_that_fails_is_not_run_again_and_the_others_count():
@@ -73,8 +83,8 @@ def test_a_change_that_fails_is_not_run_again_and_the_others_count():
 
     result = measure([[0, 1], [1, 0]], run)
     assert seen == [None, 0, 1, None, None, 1, None]
-    assert result.ratios == {0: [], 1: [2, 2]} and result.failed == {0: "it ended with exit code 3"}
-    assert not result.void and result.ratio(0) is None and result.stopped is None
+    assert result.ratios == {0: None, 1: 2} and result.failed == {0: "it ended with exit code 3"}
+    assert not result.void and result.valid_blocks == {0: 0, 1: 2} and result.stopped is None
     only = measure([[0], [0]], run)
     assert only.void and only.failed and seen[7:] == [None, 0]
 
@@ -87,16 +97,20 @@ def test_a_baseline_that_fails_ends_the_runs_and_keeps_the_results():
         return TimedRun(change, rate or 0.0, 0.01, None if rate else "it ended with exit code 3")
 
     result = measure([[0], [0], [0]], run)
-    assert result.ratios == {0: [2]} and result.stopped == "it ended with exit code 3" and result.void
+    assert result.valid_blocks == {0: 1} and result.stopped == "it ended with exit code 3" and result.void
 
 
 def test_changes_of_less_than_a_fifth_do_not_count():
-    found = score([2.2, 1.05, 0.5], [2.0, 1.19, 0.4])
-    assert found["counted"] == 2
+    def outcome(predicted, measured, low=None, high=None):
+        return {"predicted": predicted, "measured": measured, "low": low, "high": high}
+
+    found = score([outcome(2.2, 2.0, 1.9, 2.3), outcome(1.05, 1.19, 1.0, 1.1), outcome(0.5, 0.4)])
+    assert found["counted"] == 2 and (found["with_interval"], found["held"]) == (2, 1)
     assert found["median_error"] == pytest.approx((0.1 + 0.25) / 2) and found["worst_error"] == pytest.approx(0.25)
     assert found["skill"] == pytest.approx(1 - (0.1 + 0.25) / (0.5 + 1.5))
-    assert score([4.0], [1.1])["counted"] == 1, "a predicted effect that was not measured counts"
-    assert score([1.0], [1.0]) == {"counted": 0, "median_error": None, "worst_error": None, "skill": None}
+    assert score([outcome(4.0, 1.1)])["counted"] == 1, "a predicted effect that was not measured counts"
+    assert score([outcome(1.0, 1.0)]) == {"counted": 0, "median_error": None, "worst_error": None, "skill": None,
+                                          "with_interval": 0, "held": 0}
 
 
 def test_the_middle_window_counts_and_few_steps_count_as_a_whole():
@@ -132,7 +146,7 @@ def what_if(*words, cwd):
 
 @timing
 def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr(verify, "MOST_OTHERS", 1.0)  # other programs repeat no run
+    monkeypatch.setattr(verify, "MAX_OTHERS", 1.0)  # other programs repeat no run
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     (tmp_path / "train.py").write_text(SCRIPT)
     words = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / "plants")]
@@ -198,7 +212,7 @@ if __name__ == "__main__":
 
 
 def test_the_trained_loader_is_measured_and_a_failing_change_is_shown(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(verify, "MOST_OTHERS", 1.0)  # other programs repeat no run
+    monkeypatch.setattr(verify, "MAX_OTHERS", 1.0)  # other programs repeat no run
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     (tmp_path / "train.py").write_text(FAILING)
     code = main(["what-if", "--verify", "--run", str(tmp_path / "check"), "--steps", "5", "--blocks", "1", "--change",
@@ -241,13 +255,6 @@ def test_predictions_lie_on_the_disk_before_a_change_runs(tmp_path, monkeypatch)
     verify.verify(["train"], tmp_path, steps=10, blocks=1)
     assert events == [{}, "predictions.json", {}, {"num_workers": 1}, {}, "verification.json"]
     assert json.loads((tmp_path / "predictions.json").read_text())["what_if"] == WHAT_IF
-
-
-def test_the_rules_are_those_of_the_programs_profile():
-    folder = Path(__file__).parents[2] / "study/analysis"
-    for header, name, value in (("bound.h", "kMaxOthers", verify.MOST_OTHERS),
-                                ("whatif.h", "kCountedEffect", verify.COUNTED_EFFECT)):
-        assert float(re.search(rf"{name} = ([0-9.]+);", (folder / header).read_text())[1]) == value
 
 
 def test_wrong_usage_is_named(tmp_path):

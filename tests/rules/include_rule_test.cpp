@@ -79,26 +79,27 @@ const std::vector<Room>& rooms() {
       {"include", {}, ""},
       {"base", {"base"}, "base"},
       {"measure", {"base", "measure"}, "measure"},
+      {"predict", {"measure", "predict"}, "predict"},
       {"recipe", {"base", "recipe"}, "recipe"},
       {"plugins", {"base", "plugins"}, "plugins"},
       {"pipeline", {"base", "measure", "recipe", "plugins/host", "pipeline"}, "pipeline"},
       {"augment", {"base", "recipe", "plugins/host", "pipeline", "augment"}, "augment"},
       {"probe", {"base", "plugins/host", "augment", "probe"}, "probe"},
-      {"study", {"base", "measure", "recipe", "pipeline", "study"}, "study"},
+      {"study", {"base", "measure", "predict", "recipe", "pipeline", "study"}, "study"},
       {"models", {"base", "pipeline", "models"}, "train"},
       {"strategies",
        {"base", "measure", "recipe", "pipeline", "augment", "models", "strategies"},
        "train"},
       {"tools",
-       {"base", "measure", "recipe", "plugins/host", "pipeline", "augment", "models", "strategies",
-        "probe", "study", "tools"},
+       {"base", "measure", "predict", "recipe", "plugins/host", "pipeline", "augment", "models",
+        "strategies", "probe", "study", "tools"},
        "tools"},
       {"library",
        {"augment/plan", "models", "pipeline/setup", "plugins/host", "strategies/trainer",
         "study/sweep", "tools/commands"},
        ""},
       {"python/ext",
-       {"base", "recipe", "plugins/host", "pipeline", "augment", "probe", "python/ext"},
+       {"base", "predict", "recipe", "plugins/host", "pipeline", "augment", "probe", "python/ext"},
        "python"},
       {"python/program", {"tools"}, "tools"}};
   return all;
@@ -229,8 +230,8 @@ TEST(IncludeRule, RoomsDefineNamesInTheirOwnNamespace) {
 }
 
 TEST(IncludeRule, TheDataPlaneAndTheToolsDontSeeTorch) {
-  for (const char* room : {"include", "base", "measure", "recipe", "plugins", "pipeline", "augment",
-                           "probe", "study", "tools", "library"}) {
+  for (const char* room : {"include", "base", "measure", "predict", "recipe", "plugins", "pipeline",
+                           "augment", "probe", "study", "tools", "library"}) {
     for (const auto& entry : fs::recursive_directory_iterator(kSource / room)) {
       if (!entry.is_regular_file()) continue;
       for (const std::string& name : reach_of(entry.path())) {

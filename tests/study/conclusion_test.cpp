@@ -10,6 +10,7 @@
 #include <cmath>
 #include <random>
 
+#include "predict/rules.h"
 #include "study/report/figures.h"
 #include "study/report/profile_text.h"
 
@@ -37,7 +38,7 @@ struct GeneratedRun {
 };
 
 /// Sets the device's rate within 4% of the lowest other ceiling.
-void put_at_crossing(Draws& draws, ReplayInput& in, const StageDemand& demand) {
+void put_at_crossing(Draws& draws, predict::ReplayInput& in, const StageDemand& demand) {
   double other = std::numeric_limits<double>::infinity();
   for (const Ceiling& one : ceilings(in, demand))
     if (one.name == "loader" || one.name == "storage") other = std::min(other, one.images_per_s);
@@ -46,7 +47,8 @@ void put_at_crossing(Draws& draws, ReplayInput& in, const StageDemand& demand) {
 
 /// Returns the verdict of a run whose load the replay predicts, off by some noise and assigned to
 /// the resource that the ceilings name or, now and then, to any other.
-BoundVerdict measured_verdict(Draws& draws, const ReplayInput& in, const ReplayOutput& replayed) {
+BoundVerdict measured_verdict(Draws& draws, const predict::ReplayInput& in,
+                              const predict::ReplayOutput& replayed) {
   BoundFigures figures;
   figures.update_s = 100 * replayed.update_s;
   figures.images = static_cast<std::uint64_t>(100 * in.batch);
@@ -64,16 +66,17 @@ BoundVerdict measured_verdict(Draws& draws, const ReplayInput& in, const ReplayO
   return classify(figures);
 }
 
-std::vector<ProfileFacts::Tried> changes_of(Draws& draws, const ReplayInput& in, double inline_s) {
+std::vector<ProfileFacts::Tried> changes_of(Draws& draws, const predict::ReplayInput& in,
+                                            double inline_s) {
   std::vector<ProfileFacts::Tried> all;
   for (const int workers : {0, 1, 2, 4}) {
     if (workers == in.workers) continue;
-    ReplayInput with = in;
+    predict::ReplayInput with = in;
     with.workers = workers;
     if (workers == 0) with.sample_s = inline_s;
     all.push_back({{.overrides = {fmt::format("loader.workers={}", workers)}}, with});
   }
-  ReplayInput with = in;
+  predict::ReplayInput with = in;
   with.prefetch = 2 * in.prefetch;
   all.push_back({{.overrides = {fmt::format("loader.prefetch={}", with.prefetch)}}, with});
   if (in.storage.limited()) {
@@ -97,7 +100,7 @@ std::vector<ProfileFacts::Tried> changes_of(Draws& draws, const ReplayInput& in,
 GeneratedRun generate(std::uint64_t seed) {
   Draws draws(seed);
   GeneratedRun run;
-  ReplayInput& in = run.facts.input;
+  predict::ReplayInput& in = run.facts.input;
   StageDemand& demand = run.facts.demand;
   demand = {.read_s = draws.scaled(1e-6, 1e-4),
             .decode_s = draws.chance(0.2) ? 0 : draws.scaled(1e-5, 2e-3),
@@ -129,7 +132,7 @@ GeneratedRun generate(std::uint64_t seed) {
   run.crossing = draws.chance(0.4);
   if (run.crossing) put_at_crossing(draws, in, demand);
 
-  const ReplayOutput replayed = replay(in);
+  const predict::ReplayOutput replayed = replay(in);
   const BoundVerdict verdict = measured_verdict(draws, in, replayed);
   run.facts.run_bound = name_of(verdict.bound);
   run.facts.run_verdict = verdict.sentence;
@@ -140,7 +143,7 @@ GeneratedRun generate(std::uint64_t seed) {
   return run;
 }
 
-ReplayInput scaled(ReplayInput in, double fit) {
+predict::ReplayInput scaled(predict::ReplayInput in, double fit) {
   in.read_s *= fit;
   in.sample_s *= fit;
   in.batch_s *= fit;
@@ -154,7 +157,7 @@ void expect_one_bound(const GeneratedRun& run, const Conclusion& all) {
   EXPECT_EQ(begin_of(all.sentence), begin_of(all.run_verdict));
   const LowestCeiling lowest = lowest_ceiling(scaled(run.facts.input, all.demand_fit), all.demand);
   if (all.bound == "other programs") {
-    EXPECT_TRUE(run.facts.others > kMaxOthers || run.facts.run_bound == "other programs");
+    EXPECT_TRUE(run.facts.others > predict::kMaxOthers || run.facts.run_bound == "other programs");
     EXPECT_EQ(begin_of(all.sentence), "other programs");
   } else if (all.bound.starts_with("between ")) {
     EXPECT_EQ(begin_of(all.sentence), all.bound);
@@ -181,12 +184,12 @@ void expect_advice_is_a_row(const Conclusion& all, double baseline) {
   const std::string begin = conditional ? "advice, without the other programs: " : "advice: ";
   const Outcome* advised = all.advised();
   if (advised == nullptr) {
-    EXPECT_LT(most, kWorthwhile);
+    EXPECT_LT(most, predict::kWorthwhile);
     EXPECT_TRUE(text.starts_with(begin + "none: ")) << text;
     return;
   }
   EXPECT_TRUE(can_be_given(advised->change));
-  EXPECT_GE(advised->lower(), kWorthwhile);
+  EXPECT_GE(advised->lower(), predict::kWorthwhile);
   EXPECT_GE(1.01 * advised->lower(), most) << "equal within 1%: the first";
   std::size_t rows = 0;
   for (const auto& row : change_rows(all.outcomes, baseline, false)) {
@@ -245,7 +248,7 @@ TEST(Conclusion, SaysOneThingAboutThousandsOfRuns) {
 ProfileFacts resnet() {
   ProfileFacts facts;
   facts.demand = {.read_s = 20e-6, .decode_s = 1.5e-3, .augment_s = 300e-6};
-  ReplayInput& in = facts.input;
+  predict::ReplayInput& in = facts.input;
   in.cores = 2;
   in.workers = 1;
   in.batch = 32;
@@ -286,7 +289,7 @@ TEST(Conclusion, NamesBothWhereCeilingsAndWaitsDiffer) {
 
 TEST(Conclusion, ExplainsWhyTheLargestRowIsNoAdvice) {
   ProfileFacts facts = resnet();
-  ReplayInput with = facts.input;
+  predict::ReplayInput with = facts.input;
   with.cores = 4;
   facts.changes = {{{.overrides = {"loader.prefetch=8"}}, facts.input},
                    {{.overrides = {}, .cores = 4, .assumed = {"cores=4"}}, with}};
@@ -302,7 +305,7 @@ TEST(Conclusion, IntervalsFollowFromDemandsAndTheReplaysError) {
   ProfileFacts facts = resnet();
   facts.input.update_s = 16e-3;  // the worker makes 550 images/s, the device takes 2000
   facts.input.update_threads = 0;
-  ReplayInput with = facts.input;
+  predict::ReplayInput with = facts.input;
   with.workers = 2;
   facts.images_per_s = replay(facts.input).images_per_s;
   facts.changes = {{{.overrides = {"loader.workers=2"}}, with}};
@@ -333,7 +336,7 @@ TEST(Conclusion, DemandsExplainTheMeasuredRate) {
   // 3,595, so eight workers are more than the device needs.
   ProfileFacts facts;
   facts.demand = {.read_s = 20e-6, .decode_s = 600e-6, .augment_s = 117e-6};
-  ReplayInput& in = facts.input;
+  predict::ReplayInput& in = facts.input;
   in.cores = 16;
   in.workers = 2;
   in.batch = 64;
@@ -343,7 +346,7 @@ TEST(Conclusion, DemandsExplainTheMeasuredRate) {
   in.update_s = 64 / 10'011.0;
   in.warm_up = 8;
   in.steps = 60;
-  ReplayInput with = in;
+  predict::ReplayInput with = in;
   with.workers = 8;
   facts.changes = {{{.overrides = {"loader.workers=8"}}, with}};
   facts.images_per_s = 3595;

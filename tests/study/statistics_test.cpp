@@ -8,6 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "predict/interval.h"
+
 namespace millrace::study {
 namespace {
 
@@ -37,7 +39,7 @@ std::vector<double> values_with(double mean, double deviation, std::size_t count
 TEST(Statistics, TheTIntervalIsScipys) {
   for (const auto& one : golden().at("t")) {
     const std::vector<double> values = one["values"];
-    const Interval interval = t_interval(values, one["confidence"]);
+    const predict::Interval interval = predict::t_interval(values, one["confidence"]);
     EXPECT_NEAR(interval.mean, one["mean"], 1e-14);
     EXPECT_NEAR(interval.low, one["low"], 1e-12);
     EXPECT_NEAR(interval.high, one["high"], 1e-12);
@@ -46,8 +48,8 @@ TEST(Statistics, TheTIntervalIsScipys) {
 
 TEST(Statistics, OneObservationHasNoInterval) {
   const std::vector<double> one{3};
-  EXPECT_EQ(t_interval(one, 0.95).mean, 3);
-  EXPECT_TRUE(std::isnan(t_interval(one, 0.95).low));
+  EXPECT_EQ(predict::t_interval(one, 0.95).mean, 3);
+  EXPECT_TRUE(std::isnan(predict::t_interval(one, 0.95).low));
   EXPECT_TRUE(std::isnan(figure_interval(one, true).high));
 }
 

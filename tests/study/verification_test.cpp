@@ -1,4 +1,6 @@
 // Verification with runs that are functions: its order, drift, void runs and their limits.
+#include "predict/verification.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,9 +10,9 @@
 #include <numeric>
 #include <utility>
 
-#include "study/analysis/whatif.h"
+#include "predict/rules.h"
 
-namespace millrace::study {
+namespace millrace::predict {
 namespace {
 
 using Index = std::optional<std::size_t>;
@@ -232,4 +234,4 @@ TEST(Verification, TheThresholdIsATenthOfTheMachine) {
 }
 
 }  // namespace
-}  // namespace millrace::study
+}  // namespace millrace::predict

@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "millrace/error.h"
+#include "predict/interval.h"
+#include "predict/score.h"
 #include "study/analysis/bound.h"
 
 namespace millrace::study {
@@ -16,8 +18,8 @@ const StageDemand kPhotos{
     .read_s = 20e-6, .decode_s = 700e-6, .augment_s = 200e-6, .machinery_s = 10e-6};
 
 /// Photos of 110 kB: 930 µs each on two workers, a device of 1,600 images per second.
-ReplayInput photos() {
-  ReplayInput in;
+predict::ReplayInput photos() {
+  predict::ReplayInput in;
   in.cores = 2;
   in.workers = 2;
   in.batch = 32;
@@ -36,7 +38,7 @@ double rate_of(const std::vector<Ceiling>& all, const std::string& name) {
 }
 
 TEST(Ceilings, AreWhatEachResourceWouldAllow) {
-  ReplayInput in = photos();
+  predict::ReplayInput in = photos();
   in.io_threads = 4;
   in.storage = {.bytes_per_s = 55e6, .latency_s = 4e-3};
   const auto all = ceilings(in, kPhotos);
@@ -57,7 +59,7 @@ TEST(Ceilings, AreWhatEachResourceWouldAllow) {
 TEST(Bound, IsRightOnBothSidesOfACrossing) {
   const double loader = 2 / 930e-6;
   for (const double factor : {0.7, 0.9, 1.1, 1.3}) {
-    ReplayInput in = photos();
+    predict::ReplayInput in = photos();
     in.update_s = 32 / (factor * loader);
     EXPECT_EQ(lowest_ceiling(in, kPhotos).name, factor < 1 ? "device" : "decode") << factor;
 
@@ -73,7 +75,7 @@ TEST(Bound, IsRightOnBothSidesOfACrossing) {
 }
 
 TEST(Bound, NamesTheStageAndWhatItWouldTake) {
-  ReplayInput in = photos();
+  predict::ReplayInput in = photos();
   in.workers = 1;
   in.update_s = 10e-3;
   const LowestCeiling bound = lowest_ceiling(in, kPhotos);
@@ -140,19 +142,19 @@ TEST(Score, CountsWhatHadAnEffect) {
   const Outcome all[] = {outcome(2.1, 2.0), outcome(0.5, 0.5), outcome(1.4, 1.25),
                          outcome(1.15, 1.1),  // too small an effect
                          outcome(3, std::nullopt)};
-  const Score score = score_of(all);
+  const predict::Score score = score_of(all);
   EXPECT_EQ(score.counted, 3);
   EXPECT_NEAR(score.median_error, 0.05, 1e-12);
   EXPECT_NEAR(score.worst_error, 0.12, 1e-12);
   EXPECT_NEAR(score.skill, 1 - (0.05 + 0 + 0.12) / (0.5 + 1 + 0.2), 1e-12);
   EXPECT_EQ(score_of({}).counted, 0);
-  EXPECT_TRUE(std::isnan(middle_of({})));
-  EXPECT_EQ(middle_of({3, 1, 2, 9}), 2.5);
+  EXPECT_TRUE(std::isnan(predict::median({})));
+  EXPECT_EQ(predict::median({3, 1, 2, 9}), 2.5);
 }
 
 TEST(Score, CountsAPredictedEffectThatWasNotMeasured) {
   const Outcome missed[] = {{{}, 4.05, 1.10}, {{}, 1.00, 1.24}, {{}, 1.1, 1.0}};
-  const Score score = score_of(missed);
+  const predict::Score score = score_of(missed);
   EXPECT_EQ(score.counted, 2);
   EXPECT_NEAR(score.worst_error, 4.05 / 1.10 - 1, 1e-12);
   EXPECT_LT(score.skill, 0) << "worse than predicting no change";
@@ -165,7 +167,7 @@ TEST(Score, ArithmeticOnASimulatedDeviceDoesNotCount) {
   const Outcome all[] = {outcome("simulated.update_ms=40", 0.5, 0.5),
                          outcome("loader.batch=128", 2, 2), outcome("loader.workers=0", 0.83, 0.5),
                          outcome("loader.prefetch=1", 1, 1.05)};
-  const Score score = score_of(all, /*simulated=*/true);
+  const predict::Score score = score_of(all, /*simulated=*/true);
   EXPECT_EQ(score.counted, 1) << "the one that asks the model something";
   EXPECT_NEAR(score.worst_error, 0.66, 1e-9);
   EXPECT_EQ(score.arithmetic, 2);
@@ -176,7 +178,7 @@ TEST(Score, ArithmeticOnASimulatedDeviceDoesNotCount) {
 }
 
 /// Predicts every change of a run from storage; `with` applies a change's settings.
-std::vector<Outcome> predicted(const ReplayInput& in) {
+std::vector<Outcome> predicted(const predict::ReplayInput& in) {
   const ChangeFacts facts{.cores = 2,
                           .workers = 2,
                           .io_threads = in.io_threads,
@@ -190,7 +192,7 @@ std::vector<Outcome> predicted(const ReplayInput& in) {
   const double base = replay(in).images_per_s;
   std::vector<Outcome> all;
   for (const Change& change : list_changes(facts)) {
-    ReplayInput with = in;
+    predict::ReplayInput with = in;
     if (change.cores > 0) with.cores = change.cores;
     if (change.packed) with.read_s = 0;
     if (change.decode_free) with.sample_s -= kPhotos.decode_s;
@@ -212,7 +214,7 @@ std::vector<Outcome> predicted(const ReplayInput& in) {
 }
 
 TEST(MostHelpful, NamesWhichLimitOfTheStorageToRaise) {
-  ReplayInput in = photos();
+  predict::ReplayInput in = photos();
   in.io_threads = 4;
   in.storage = {.bytes_per_s = 40e6, .latency_s = 1e-3};  // 364 images/s of 110 kB
   auto outcomes = predicted(in);
@@ -238,7 +240,8 @@ TEST(MostHelpful, NamesWhichLimitOfTheStorageToRaise) {
 }
 
 TEST(MostHelpful, IsNothingThatTheMachineCannotGiveOrThatGivesNothing) {
-  ReplayInput in = photos();  // the device takes 1,600 images/s, and the workers make 2,150
+  predict::ReplayInput in =
+      photos();  // the device takes 1,600 images/s, and the workers make 2,150
   std::vector<Outcome> outcomes = predicted(in);
   const auto largest =
       std::max_element(outcomes.begin(), outcomes.end(),
@@ -256,7 +259,7 @@ TEST(MostHelpful, IsNothingThatTheMachineCannotGiveOrThatGivesNothing) {
 }
 
 TEST(Advise, TakesTheFewestWorkersAndTheLeastPrefetch) {
-  ReplayInput in = photos();
+  predict::ReplayInput in = photos();
   in.cores = 8;
   in.update_s = 32 / (2.5 / 930e-6);  // 2.5 workers' worth
   const Advice advice = advise(in, 16, 910e-6);

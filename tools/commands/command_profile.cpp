@@ -15,6 +15,9 @@
 #include "base/number_text.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/loader_setup.h"
+#include "predict/interval.h"
+#include "predict/rules.h"
+#include "predict/verification.h"
 #include "strategies/trainer/train_choices.h"
 #include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
@@ -67,7 +70,7 @@ constexpr double kRatioVariance = (1 + 0.5) / 2;
 double half_width(std::span<const double> values, double more = 0) {
   std::vector<double> logs;
   for (const double value : values) logs.push_back(std::log(value));
-  const study::Interval interval = study::t_interval(logs, 0.9);
+  const predict::Interval interval = predict::t_interval(logs, predict::kIntervalLevel);
   const double wider = std::sqrt(1 + more * static_cast<double>(values.size()));
   const double half = std::exp(wider * (interval.high - interval.mean)) - 1;
   return std::isfinite(half) ? half : 0;  // an update of 0 s
@@ -188,7 +191,7 @@ class Profile {
     work.probe_s = kProbeSeconds;
     work.devices = devices().size();
     work.baselines = kBaselines;
-    work.verifications = study::planned_runs(report_.order);
+    work.verifications = predict::planned_runs(report_.order);
     work.run_s = arguments_.seconds;
     work.start_s = start_s_;
     say(fmt::format("{}: {}; {}", recipe_.name(), base::counted(candidates_.size(), "change"),
@@ -223,10 +226,10 @@ class Profile {
         model_->set_update(key,
                            std::max(figures.update_s, device_step_s(figures.summary.device_parts)));
       }
-      step_guess = study::replay(model_->input(recipe_)).update_s;
+      step_guess = predict::replay(model_->input(recipe_)).update_s;
     }
     say("the baseline");
-    const study::ReplayOutput guess = study::replay(model_->input(recipe_));
+    const predict::ReplayOutput guess = predict::replay(model_->input(recipe_));
     std::vector<std::string> traced;
     if (!arguments_.trace.empty()) traced = {"--trace", arguments_.trace};
     std::vector<double> walls, rates, steps, updates, logs, reads;
@@ -247,14 +250,14 @@ class Profile {
         baseline_others_ = baseline.others;
       }
     }
-    model_->set_host(study::middle_of(logs), study::middle_of(reads));
-    if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, study::middle_of(updates));
-    model_->limit_take(study::middle_of(steps) - model_->input(recipe_).update_s);
+    model_->set_host(predict::median(logs), predict::median(reads));
+    if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, predict::median(updates));
+    model_->limit_take(predict::median(steps) - model_->input(recipe_).update_s);
     rate_error_ = half_width(rates, kRatioVariance);
     // A simulated update takes what it is told to.
     if (!simulated_) update_error_ = half_width(updates);
-    report_.baseline = study::middle_of(rates);
-    baseline_wall_s_ = study::middle_of(walls);
+    report_.baseline = predict::median(rates);
+    baseline_wall_s_ = predict::median(walls);
   }
 
   /// Returns the settings for which the device's step must be measured: of each
@@ -275,13 +278,13 @@ class Profile {
   void predict() {
     study::ProfileFacts facts;
     facts.input = model_->input(recipe_);
-    const study::ReplayOutput first = study::replay(facts.input);
+    const predict::ReplayOutput first = predict::replay(facts.input);
     base_length_ = length_for(recipe_, first.load_s + first.update_s);
     facts.input.warm_up = base_length_.warm_up;
     facts.input.steps = std::min<std::uint64_t>(base_length_.steps, kMaxSteps);
     for (Candidate& one : candidates_) {
-      study::ReplayInput with = model_->input(one.recipe, one.change);
-      const study::ReplayOutput guess = study::replay(with);
+      predict::ReplayInput with = model_->input(one.recipe, one.change);
+      const predict::ReplayOutput guess = predict::replay(with);
       one.length = length_for(one.recipe, guess.load_s + guess.update_s);
       with.warm_up = one.length.warm_up;
       with.steps = std::min<std::uint64_t>(one.length.steps, kMaxSteps);
@@ -289,7 +292,7 @@ class Profile {
     }
     for (const int ranks : {2, 4}) {
       if (arguments_.given) break;
-      study::ReplayInput with = facts.input;
+      predict::ReplayInput with = facts.input;
       with.ranks = ranks;
       study::Change change;
       change.assumed = {fmt::format("ranks={}", ranks)};
@@ -324,8 +327,8 @@ class Profile {
     std::vector<std::size_t> runnable;
     for (std::size_t i = 0; i < candidates_.size(); ++i)
       if (candidates_[i].change.runnable()) runnable.push_back(i);
-    report_.order = study::verification_order(runnable, arguments_.blocks,
-                                              static_cast<std::uint64_t>(recipe_.integer("seed")));
+    report_.order = predict::verification_order(
+        runnable, arguments_.blocks, static_cast<std::uint64_t>(recipe_.integer("seed")));
   }
 
   /// Packs a sample of the set in each way that is measured.
@@ -354,7 +357,7 @@ class Profile {
   void verify() {
     pack_samples();
     fill_cache();
-    const std::size_t planned = study::planned_runs(report_.order);
+    const std::size_t planned = predict::planned_runs(report_.order);
     say(fmt::format(
         "verifying {} in {}: up to {}, about {}{}",
         base::counted(report_.order.front().size(), "change"),
@@ -364,7 +367,7 @@ class Profile {
             ? ""
             : fmt::format("; up to half as many runs again where other programs take over {:.0f}% "
                           "of the machine",
-                          100 * study::kMaxOthers)));
+                          100 * predict::kMaxOthers)));
     ProgressLine line;
     std::size_t done = 0;
     const auto run = [&](std::optional<std::size_t> change) {
@@ -382,7 +385,7 @@ class Profile {
       }
       ++done;
       if (change) add_remarks(*change, figures.summary);
-      return study::TimedRun{change, figures.images_per_s, figures.others};
+      return predict::TimedRun{change, figures.images_per_s, figures.others};
     };
     std::set<std::size_t> once;  // they do not count
     for (const std::size_t change : report_.order.front())

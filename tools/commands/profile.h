@@ -13,9 +13,10 @@
 
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
+#include "predict/loader_replay.h"
+#include "predict/verification.h"
 #include "study/analysis/bound.h"
 #include "study/analysis/conclusion.h"
-#include "study/analysis/replay.h"
 #include "study/analysis/whatif.h"
 #include "study/records/summary.h"
 #include "tools/commands/profile_packing.h"
@@ -113,9 +114,9 @@ class ProfileModel {
   /// measured update.
   void fit_crowding(const Recipe& recipe, double measured_update_s);
 
-  study::ReplayInput input(const Recipe& recipe) const;
-  study::ReplayInput input(const Recipe& recipe, const study::Change& change) const;
-  study::ReplayInput input(const Recipe& recipe, const LoaderDemand& demand) const;
+  predict::ReplayInput input(const Recipe& recipe) const;
+  predict::ReplayInput input(const Recipe& recipe, const study::Change& change) const;
+  predict::ReplayInput input(const Recipe& recipe, const LoaderDemand& demand) const;
   const LoaderDemand& demand(const Recipe& recipe) const;
   /// Returns the workers' StageDemand for `recipe`.
   const study::StageDemand& stages(const Recipe& recipe) const { return demand(recipe).stages; }
@@ -153,9 +154,9 @@ struct ProfileReport {
   double baseline = 0;     ///< images/s of the median of these runs
 
   double crowding_stage = 1, crowding_update = 1, wake_s = 0, take_s = 0, spread = 0;
-  study::Conclusion conclusion;                 ///< outcomes are ratios to the baseline
-  study::VerificationOrder order;               ///< what --verify runs: indices of outcomes
-  std::optional<study::Verification> verified;  ///< only with --verify, and once it has run
+  study::Conclusion conclusion;                   ///< outcomes are ratios to the baseline
+  predict::VerificationOrder order;               ///< what --verify runs: indices of outcomes
+  std::optional<predict::Verification> verified;  ///< only with --verify, and once it has run
   int workers = 0, prefetch = 0;
   std::vector<std::string> remarks{};  ///< what runs of a change differ in besides its keys
   bool simulated = false;              ///< the device is

@@ -17,6 +17,7 @@
 #include "pipeline/setup/choices.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/loader_setup.h"
+#include "predict/interval.h"
 #include "study/analysis/whatif.h"
 #include "tools/commands/profile.h"
 #include "tools/terminal/terminal.h"
@@ -42,9 +43,9 @@ std::int64_t others_cpu_ns() {
 double spread_of(const std::vector<double>& batches, double samples_a_batch) {
   // Uses the middle batches: interruptions make single batches long.
   std::vector<double> from_middle;
-  const double middle = study::middle_of(batches);
+  const double middle = predict::median(batches);
   for (const double one : batches) from_middle.push_back(std::abs(one - middle));
-  const double deviation = 1.4826 * study::middle_of(std::move(from_middle));
+  const double deviation = 1.4826 * predict::median(std::move(from_middle));
   return middle > 0 ? deviation / middle * std::sqrt(samples_a_batch) : 0;
 }
 
@@ -52,7 +53,7 @@ double spread_of(const std::vector<double>& batches, double samples_a_batch) {
 double range_of(const std::vector<double>& values) {
   if (values.empty()) return 0;
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  const double middle = study::middle_of(values);
+  const double middle = predict::median(values);
   return middle > 0 && *least > 0 ? std::max(middle / *least, *most / middle) - 1 : 0;
 }
 
@@ -185,7 +186,7 @@ double wake_up_s() {
     trips.push_back(static_cast<double>(now - std::exchange(last, now)) * 1e-9);
   });
   other.join();
-  return study::middle_of(std::move(trips)) / 2;
+  return predict::median(std::move(trips)) / 2;
 }
 
 ProfileModel::ProfileModel(const Recipe& recipe, std::shared_ptr<const Reader> reader,
@@ -247,13 +248,13 @@ void ProfileModel::probe(double seconds, int rounds, double idle_s) {
   }
   demand_error_ = range_of(measured.at(base_key_).cpu);
   for (auto& [key, one] : measured) {
-    const double cpu = study::middle_of(std::move(one.cpu));
+    const double cpu = predict::median(std::move(one.cpu));
     LoaderDemand& demand = demands_[key];
-    demand.stages = {.read_s = cpu * study::middle_of(std::move(one.read)),
-                     .decode_s = cpu * study::middle_of(std::move(one.decode)),
-                     .augment_s = cpu * study::middle_of(std::move(one.augment))};
+    demand.stages = {.read_s = cpu * predict::median(std::move(one.read)),
+                     .decode_s = cpu * predict::median(std::move(one.decode)),
+                     .augment_s = cpu * predict::median(std::move(one.augment))};
     demand.stages.machinery_s = std::max(0.0, cpu - demand.stages.total());
-    demand.inline_s = cpu * study::middle_of(inline_part);
+    demand.inline_s = cpu * predict::median(inline_part);
   }
   // The packed samples are a part of the set. What the set's own cost more or less, its packed ones
   // do too; reading from an archive costs the same whatever the set is.
@@ -266,12 +267,12 @@ void ProfileModel::probe(double seconds, int rounds, double idle_s) {
     stages.decode_s *= scale;
     stages.augment_s *= scale;
     stages.machinery_s = whole.machinery_s;
-    demands_.at(packing).inline_s = stages.total() * study::middle_of(inline_part);
+    demands_.at(packing).inline_s = stages.total() * predict::median(inline_part);
   }
-  take_s_ = study::middle_of(std::move(take));
-  spread_ = study::middle_of(std::move(spread));
+  take_s_ = predict::median(std::move(take));
+  spread_ = predict::median(std::move(spread));
   weights_ = demand_weights(spread_);
-  if (!crowding.empty()) crowding_stage_ = std::max(1.0, study::middle_of(std::move(crowding)));
+  if (!crowding.empty()) crowding_stage_ = std::max(1.0, predict::median(std::move(crowding)));
 }
 
 void ProfileModel::set_host(double host_s, double io_read_s) {
@@ -295,14 +296,14 @@ std::string ProfileModel::device_key(const Recipe& recipe) const {
   return key;
 }
 
-study::ReplayInput ProfileModel::input(const Recipe& recipe) const {
+predict::ReplayInput ProfileModel::input(const Recipe& recipe) const {
   return input(recipe, demand(recipe));
 }
 
-study::ReplayInput ProfileModel::input(const Recipe& recipe, const LoaderDemand& demand) const {
+predict::ReplayInput ProfileModel::input(const Recipe& recipe, const LoaderDemand& demand) const {
   const auto storage = pipeline::emulated_storage(recipe);
   const LoaderOptions options = pipeline::loader_options(recipe, storage);
-  study::ReplayInput in;
+  predict::ReplayInput in;
   in.cores = base::available_cores();
   in.workers = options.workers;
   in.io_threads = options.io_threads;
@@ -337,8 +338,8 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe, const LoaderDemand&
   return in;
 }
 
-study::ReplayInput ProfileModel::input(const Recipe& recipe, const study::Change& change) const {
-  study::ReplayInput in =
+predict::ReplayInput ProfileModel::input(const Recipe& recipe, const study::Change& change) const {
+  predict::ReplayInput in =
       change.packing ? input(recipe, demands_.at(change.packing->text())) : input(recipe);
   if (change.packing)
     for (double& bytes : in.bytes) bytes *= change.packing->bytes;
@@ -366,7 +367,7 @@ void ProfileModel::fit_crowding(const Recipe& recipe, double measured_update_s) 
   double high = 2;
   for (int i = 0; i < 12; ++i) {
     crowding_update_ = (low + high) / 2;
-    (study::replay(input(recipe)).update_s < measured_update_s ? low : high) = crowding_update_;
+    (predict::replay(input(recipe)).update_s < measured_update_s ? low : high) = crowding_update_;
   }
 }
 

@@ -10,6 +10,10 @@
 #include "base/clock.h"
 #include "base/number_text.h"
 #include "millrace/error.h"
+#include "predict/interval.h"
+#include "predict/rules.h"
+#include "predict/score.h"
+#include "predict/verification.h"
 #include "study/analysis/machine.h"
 #include "study/analysis/whatif.h"
 #include "study/records/run_files.h"
@@ -52,9 +56,9 @@ RunFigures figures_of(const fs::path& file, const RunLength& length) {
   const auto count = static_cast<double>(steps);
   constexpr std::size_t kEnoughWindows = 5;
   figures.images_per_s = rates.size() >= kEnoughWindows
-                             ? study::middle_of(std::move(rates))
+                             ? predict::median(std::move(rates))
                              : static_cast<double>(images) / (load + update);
-  figures.step_s = study::middle_of(std::move(times));
+  figures.step_s = predict::median(std::move(times));
   figures.load_s = load / count;
   figures.update_s = update / count;
   figures.log_s = log / count;
@@ -191,36 +195,36 @@ Json what_if_json(const ProfileReport& report) {
 }
 
 /// Returns the score, or nothing for a void verification.
-std::optional<study::Score> score_of(const ProfileReport& report) {
+std::optional<predict::Score> score_of(const ProfileReport& report) {
   if (!report.verified || report.verified->is_void()) return std::nullopt;
   return study::score_of(report.conclusion.outcomes, report.simulated);
 }
 
 Json verification_json(const ProfileReport& report) {
-  const study::Verification& verified = *report.verified;
+  const predict::Verification& verified = *report.verified;
   const auto score = score_of(report);
-  const auto scored = [&](auto study::Score::*member) {
+  const auto scored = [&](auto predict::Score::*member) {
     return score ? Json((*score).*member) : Json(nullptr);
   };
   Json runs = Json::array();
-  for (const study::TimedRun& one : verified.runs())
+  for (const predict::TimedRun& one : verified.runs())
     runs.push_back(
         {{"change",
           one.change ? words_json(report.conclusion.outcomes[*one.change].change) : Json::array()},
          {"images_per_s", one.images_per_s},
          {"others_busy", one.others},
          {"void", one.is_void()}});
-  return {{"counted", scored(&study::Score::counted)},
-          {"median_error", scored(&study::Score::median_error)},
-          {"worst_error", scored(&study::Score::worst_error)},
-          {"skill", scored(&study::Score::skill)},
-          {"arithmetic", scored(&study::Score::arithmetic)},
-          {"with_interval", scored(&study::Score::with_interval)},
-          {"held", scored(&study::Score::held)},
+  return {{"counted", scored(&predict::Score::counted)},
+          {"median_error", scored(&predict::Score::median_error)},
+          {"worst_error", scored(&predict::Score::worst_error)},
+          {"skill", scored(&predict::Score::skill)},
+          {"arithmetic", scored(&predict::Score::arithmetic)},
+          {"with_interval", scored(&predict::Score::with_interval)},
+          {"held", scored(&predict::Score::held)},
           {"accept_noise", verified.accepts_noise()},
           {"stopped", verified.stopped()},
           {"void", verified.is_void()},
-          {"most_others", study::kMaxOthers},
+          {"most_others", predict::kMaxOthers},
           {"void_runs", verified.void_runs()},
           {"baseline_scatter", verified.baseline_scatter()},
           {"runs", std::move(runs)}};
@@ -306,12 +310,12 @@ std::string void_text(const ProfileReport& report) {
 constexpr double kNotedScatter = 0.05;  ///< of the baseline's runs
 
 std::string score_text(const ProfileReport& report) {
-  const study::Verification& verified = *report.verified;
+  const predict::Verification& verified = *report.verified;
   std::string runs =
       fmt::format("{} of {} were {} (other programs took more than {:.0f}% of the machine)\n",
                   verified.void_runs(), base::counted(verified.runs().size(), "run"),
                   verified.accepts_noise() ? "disturbed and used all the same" : "void",
-                  100 * study::kMaxOthers);
+                  100 * predict::kMaxOthers);
   const auto score = score_of(report);
   if (!score) return void_text(report) + runs;
   if (verified.baseline_scatter() > kNotedScatter)
@@ -335,7 +339,7 @@ std::string score_text(const ProfileReport& report) {
              "skill {:.2f}\n",
              score->counted == 1 ? "1 change counts"
                                  : fmt::format("{} changes count", score->counted),
-             100 * study::kCountedEffect, base::percent(score->median_error, 1),
+             100 * predict::kCountedEffect, base::percent(score->median_error, 1),
              base::percent(score->worst_error, 1), score->skill) +
          text + runs;
 }
@@ -346,7 +350,7 @@ std::string packing_text(const ProfileReport& report) {
   std::string text;
   bool lossy = false;
   for (const study::Outcome& one : report.conclusion.outcomes) {
-    if (!one.change.packing || one.predicted < study::kWorthwhile) continue;
+    if (!one.change.packing || one.predicted < predict::kWorthwhile) continue;
     const study::Packing& way = *one.change.packing;
     text += fmt::format("packed{}{}: {:.1f}x, {:.0f}% of the bytes\n", way.raw ? " raw" : "",
                         way.lossy() ? fmt::format(" at short side {}", way.short_side) : "",
@@ -396,7 +400,7 @@ Json predictions_json(const ProfileReport& report) {
             {"what_if", what_if_json(report)},
             {"model", model_json(report)}};
   if (!report.order.empty())
-    json["verification"] = {{"most_others", study::kMaxOthers}, {"order", order_json(report)}};
+    json["verification"] = {{"most_others", predict::kMaxOthers}, {"order", order_json(report)}};
   return json;
 }
 
@@ -436,7 +440,7 @@ std::string batch_text(const ProfileReport& report) {
 
 std::string profile_text(const ProfileReport& report) {
   std::string text;
-  if (report.others > study::kMaxOthers)
+  if (report.others > predict::kMaxOthers)
     text = fmt::format(
         "warning: other programs took up to {} of the machine during a run; repeat the profile on "
         "a quiet machine before trusting small differences\n\n",

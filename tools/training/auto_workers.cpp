@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "pipeline/readers/storage.h"
+#include "predict/interval.h"
 #include "study/analysis/whatif.h"
 #include "tools/terminal/terminal.h"
 
@@ -39,12 +40,12 @@ void AutoWorkers::step(const measure::StepRecord& record) {
   if (enough || (updates_.size() >= kFewSteps && passed >= kLatest)) decide();
 }
 
-study::ReplayInput AutoWorkers::measured() const {
+predict::ReplayInput AutoWorkers::measured() const {
   const LoaderStats stats = loader_.stats();
   const LoaderOptions& options = facts_.options;
   const auto samples = static_cast<double>(std::max<std::uint64_t>(1, stats.augment.calls));
   const auto reads = static_cast<double>(std::max<std::uint64_t>(1, stats.read.calls));
-  study::ReplayInput in;
+  predict::ReplayInput in;
   in.cores = facts_.cores;
   in.workers = loader_.workers();
   in.io_threads = options.io_threads;
@@ -56,10 +57,10 @@ study::ReplayInput AutoWorkers::measured() const {
   in.grain = options.grain;
   in.sample_s = (stats.decode.cpu_s + stats.augment.cpu_s) / samples;
   in.read_s = stats.read.cpu_s / reads;
-  in.update_s = study::middle_of(updates_);
+  in.update_s = predict::median(updates_);
   in.update_threads = facts_.device_threads;
   in.frees_early = facts_.device_threads == 0;
-  in.host_s = study::middle_of(hosts_);
+  in.host_s = predict::median(hosts_);
   const double wait = (stats.read.wall_s - stats.read.cpu_s) / reads;
   if (options.storage != nullptr) {
     const pipeline::StorageOptions& limits = options.storage->options();
@@ -75,7 +76,7 @@ study::ReplayInput AutoWorkers::measured() const {
 }
 
 void AutoWorkers::decide() {
-  const study::ReplayInput in = measured();
+  const predict::ReplayInput in = measured();
   // More workers than cores help only if they wait for storage without contention.
   const bool waits = in.storage.limited() && in.io_threads == 0;
   const study::Advice advice =

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "millrace/loader.h"
+#include "predict/loader_replay.h"
 #include "strategies/trainer/trainer.h"
-#include "study/analysis/replay.h"
 #include "study/records/summary.h"
 
 namespace millrace::tools {
@@ -44,7 +44,7 @@ class AutoWorkers final : public train::TrainObserver {
   study::AutoWorkersRecord record() const;
 
  private:
-  study::ReplayInput measured() const;
+  predict::ReplayInput measured() const;
   void decide();
 
   train::TrainObserver& next_;

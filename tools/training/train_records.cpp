@@ -15,6 +15,7 @@
 #include "pipeline/readers/url.h"
 #include "pipeline/remote/fetch.h"
 #include "pipeline/setup/choices.h"
+#include "predict/rules.h"
 #include "strategies/trainer/train_choices.h"
 #include "study/analysis/bound.h"
 #include "study/analysis/machine.h"
@@ -475,7 +476,7 @@ std::string closing_table(const study::Summary& s) {
   add_kind("other", s.other_s);
   add("wall", wall);
   std::string text;
-  if (s.others_busy > study::kMaxOthers)
+  if (s.others_busy > predict::kMaxOthers)
     text = fmt::format(
         "warning: other programs took {} of the machine during this run, so its times are partly "
         "theirs\n\n",

@@ -16,6 +16,8 @@
 namespace millrace::watch {
 
 enum Place { kDataset, kTransform, kCollate, kTransfer, kStartup, kHandover, kNowhere, kPlaces };
+inline constexpr std::array<const char*, kPlaces> kPlaceNames{
+    "dataset", "transform", "collate", "transfer", "startup", "handover", "unknown"};
 
 /// One call of next() that returned a batch. Times are ns of CLOCK_MONOTONIC.
 struct Wait {

@@ -44,6 +44,7 @@ class ThreadClock {
 
 /// Time by kind, in ns: computing; blocked; ready, but without a core; unknown.
 using Kinds = std::array<double, 4>;
+inline constexpr std::array<const char*, 4> kKindNames{"cpu", "blocked", "cores", "unknown"};
 
 /// Splits a stretch of time into its kinds. Without the run-queue time, what is no CPU time is
 /// unknown.

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "predict/rules.h"
 #include "python/ext/watch/breakdown.h"
 #include "python/ext/watch/clock.h"
 #include "python/ext/watch/probes.h"
@@ -33,6 +34,10 @@ namespace {
 constexpr auto kSchedstat = "/proc/thread-self/schedstat";
 
 using Times = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+
+/// Epoch, batch and worker; begin, collate and end; begin and end of sending.
+using Made = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                        std::int64_t, std::int64_t, std::int64_t>;
 
 Times times_of(const Reading& reading) { return {reading.wall, reading.cpu, reading.delay}; }
 
@@ -291,7 +296,14 @@ void bind_records(nb::module_& module) {
       .def(nb::init<std::int64_t, std::int64_t, const std::string&>(), nb::arg("slots"),
            nb::arg("parts"), nb::arg("path") = "")
       .def_prop_ro("path", &RecordFile::path)
-      .def_prop_ro("slots", &RecordFile::slots);
+      .def_prop_ro("slots", &RecordFile::slots)
+      .def("made", [](const RecordFile& file) {
+        std::vector<Made> all;
+        for (const Record& one : file.made())
+          all.emplace_back(one.generation, one.batch, one.worker, one.begin, one.collate, one.end,
+                           one.send_begin, one.send_end);
+        return all;
+      });
   nb::class_<FetchProbe>(module, "FetchProbe")
       .def(nb::init<std::int64_t, std::int64_t, const std::string&, std::shared_ptr<RecordFile>>(),
            nb::arg("worker"), nb::arg("generation"), nb::arg("schedstat"), nb::arg("file").none())
@@ -511,6 +523,23 @@ NB_MODULE(_watch, module) {
       found.emplace_back(one.id, one.cpu, one.delay);
     return found;
   });
+  const auto names = [](const auto& of) {
+    nb::list all;
+    for (const char* const name : of) all.append(name);
+    return nb::tuple(all);
+  };
+  module.attr("PLACES") = names(kPlaceNames);
+  module.attr("KINDS") = names(kKindNames);
+  module.attr("SPANS") = names(kSpanNames);
+  namespace rules = millrace::predict;
+  module.attr("STEPS_FOR_VERDICT") = rules::kStepsForVerdict;
+  module.attr("LOAD_THAT_BINDS") = rules::kLoadThatBinds;
+  module.attr("LOAD_THAT_BINDS_INLINE") = rules::kLoadThatBindsInline;
+  module.attr("MAX_OTHERS") = rules::kMaxOthers;
+  module.attr("COUNTED_EFFECT") = rules::kCountedEffect;
+  module.attr("WORTHWHILE") = rules::kWorthwhile;
+  module.attr("ENOUGH") = rules::kEnough;
+  module.attr("INTERVAL_LEVEL") = rules::kIntervalLevel;
   module.attr("MEASURE") = static_cast<int>(Due::measure);
   module.attr("FLUSH") = static_cast<int>(Due::flush);
   module.attr("UNKNOWN") = kUnknown;

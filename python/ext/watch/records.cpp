@@ -105,6 +105,21 @@ bool RecordFile::read(std::int64_t generation, std::int64_t batch, Record& recor
   return true;
 }
 
+std::vector<Record> RecordFile::made() const {
+  std::vector<Record> all;
+  for (std::int64_t i = 0; i < slots_; ++i) {
+    Record one;
+    const std::int64_t key = send_key_of(slot(i)).load(std::memory_order_acquire);
+    std::memcpy(&one, slot(i), sizeof(one));
+    one.send_key = key;
+    if (one.generation <= 0 || one.begin <= 0 || one.end < one.begin) continue;
+    if (!one.sent()) one.send_begin = one.send_end = 0;
+    if (one.collate < one.begin || one.collate > one.end) one.collate = 0;
+    all.push_back(one);
+  }
+  return all;
+}
+
 bool RecordFile::holds_later(std::int64_t generation, std::int64_t batch) const {
   Record record;
   std::memcpy(&record, slot(batch), sizeof(record));

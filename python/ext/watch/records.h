@@ -72,6 +72,9 @@ class RecordFile {
                      std::int64_t waited);
   /// Reads the record of a batch. Returns false if its slot holds another.
   bool read(std::int64_t generation, std::int64_t batch, Record& record, Parts& parts) const;
+  /// Returns the records of all batches that are made, in the order of their slots. Fields that say
+  /// nothing are 0: those of sending before it ended, and `collate` where it lies outside.
+  std::vector<Record> made() const;
   /// Returns whether the slot of a batch was overwritten by a later one.
   bool holds_later(std::int64_t generation, std::int64_t batch) const;
 

@@ -14,6 +14,9 @@ namespace millrace::watch {
 /// update and loop as update, the others as other.
 enum Span { kSetup, kFirstBatch, kLoad, kUpdate, kLoop, kEvaluate, kLog, kBetween, kSpans };
 
+inline constexpr std::array<const char*, kSpans> kSpanNames{
+    "setup", "first_batch", "load", "update", "loop", "evaluate", "log", "between"};
+
 /// Time per span, in ns.
 using Spans = std::array<std::int64_t, kSpans>;
 

@@ -15,6 +15,11 @@ class RecordFile:
     def path(self) -> str: ...
     @property
     def slots(self) -> int: ...
+    def made(self) -> list[tuple[int, int, int, int, int, int, int, int]]:
+        """Returns epoch, batch, worker, begin, collate, end, send_begin and send_end of all batches that are made.
+
+        Times are ns of CLOCK_MONOTONIC; 0 is unknown, or not yet.
+        """
 
 class FetchProbe:
     """Measures the fetch of each batch, where it is made."""
@@ -235,6 +240,18 @@ class Steps:
 def threads_of(process: int, /) -> list[tuple[int, int, int]]:
     """Returns number, CPU and run-queue time in ns of each thread of a process; 0 is this one."""
 
+# Rules (predict/rules.h).
+STEPS_FOR_VERDICT: int
+LOAD_THAT_BINDS: float
+LOAD_THAT_BINDS_INLINE: float
+MAX_OTHERS: float
+COUNTED_EFFECT: float
+WORTHWHILE: float
+ENOUGH: float
+INTERVAL_LEVEL: float
+PLACES: tuple[str, ...]
+KINDS: tuple[str, ...]
+SPANS: tuple[str, ...]
 MEASURE: int
 FLUSH: int
 UNKNOWN: int

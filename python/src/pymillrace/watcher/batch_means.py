@@ -8,7 +8,6 @@ Analysis, 9.5; Cochran, Sampling Techniques, 2.11).
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,10 +27,10 @@ class Estimate:
 
 
 def student(freedom: float, level: float) -> float:
-    """Returns Student's two-sided quantile: the first terms of its Cornish-Fisher expansion, 0.5% off from 9 on."""
-    z = statistics.NormalDist().inv_cdf((1 + level) / 2)
-    return (z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2) +
-            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3))
+    """Returns Student's two-sided quantile."""
+    from .. import _predict  # a watched script loads it when predictions are made
+
+    return _predict.t_quantile(freedom, level)
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:

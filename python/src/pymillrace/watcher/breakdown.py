@@ -1,10 +1,9 @@
 """Places and kinds of the wait breakdown, which python/ext/watch makes."""
 from __future__ import annotations
 
-from .._watch import Breakdown
+from .._watch import KINDS, PLACES, Breakdown
 
 __all__ = ["Breakdown", "KINDS", "PLACES"]
 
-PLACES = ("dataset", "transform", "collate", "transfer", "startup", "handover", "unknown")
-KINDS = ("cpu", "blocked", "cores", "unknown")
-DATASET, TRANSFORM, COLLATE, TRANSFER, STARTUP, HANDOVER, NOWHERE = range(7)
+DATASET, TRANSFORM, COLLATE, TRANSFER, STARTUP, HANDOVER, NOWHERE = map(
+    PLACES.index, ("dataset", "transform", "collate", "transfer", "startup", "handover", "unknown"))

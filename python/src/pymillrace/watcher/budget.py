@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._watch import STEPS_FOR_VERDICT
 from ..errors import UsageError
 from . import estimates
 from .batch_means import LEVEL, Estimate
 from .estimates import Run, Steps
-from .predict import ENOUGH_STEPS
 
 EXCEEDED, UNDECIDED = 5, 6  # exit codes
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -79,7 +79,7 @@ def judge(budgets: Sequence[Budget], run: Run, baseline: Run | None) -> tuple[in
         short = [steps for steps in one.ranks if not steps.are_enough]
         if short:
             return UNDECIDED, [f"budgets undecided: {one.directory} has {len(short[0].load) + 1} steps of rank "
-                               f"{short[0].rank}, and {ENOUGH_STEPS} are needed"]
+                               f"{short[0].rank}, and {STEPS_FOR_VERDICT} are needed"]
     codes, lines = [0], []
     for budget in budgets:
         steps = worst(budget, run.ranks)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._watch import STEPS_FOR_VERDICT
 from ..errors import UsageError
 from .batch_means import LEVEL, Estimate, student
 from .budget import Budget, read_baseline, worst
 from .estimates import Run
-from .predict import ENOUGH_STEPS
 
 # Settings that may explain a difference.
 SETTINGS = (("workers", "num_workers"), ("prefetch", "prefetch_factor"), ("batch", "batch_size"), ("cores", "cores"),
@@ -72,7 +72,7 @@ def compare(first: Path, second: Path) -> tuple[Run, Run]:
             raise UsageError(f"{run.directory} has no steps of rank {run.missing[0]}", "compare runs that have ended")
         if short := [steps for steps in run.ranks if not steps.are_enough]:
             raise UsageError(f"{run.directory} has {len(short[0].load) + 1} steps, too few to compare",
-                             f"watch at least {ENOUGH_STEPS}")
+                             f"watch at least {STEPS_FOR_VERDICT}")
     return runs
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from .._watch import STEPS_FOR_VERDICT
 from ..errors import DataError
 from . import recorded
 from .batch_means import Estimate, ratio
 from .closing import MOST_ROWS
 from .fields import HINT, MOST_SECONDS, Field
-from .predict import ENOUGH_STEPS
 from .ranks import MOST_RANKS
 from .records import NotARecord, open_record
 from .run_directory import file_name
@@ -32,7 +32,7 @@ class Steps:
 
     @property
     def are_enough(self) -> bool:
-        return len(self.load) + 1 >= ENOUGH_STEPS and sum(self.load) + sum(self.update) > 0
+        return len(self.load) + 1 >= STEPS_FOR_VERDICT and sum(self.load) + sum(self.update) > 0
 
     def _both(self) -> list[float]:
         return [load + update for load, update in zip(self.load, self.update)]

@@ -11,11 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from .._watch import INTERVAL_LEVEL
 from .batch_means import ratio
 from .replay import Demand, Setup, replay
 
-LEVEL = 0.9
-WORTHWHILE = 1.05  # gain that is worth advice, as in study/analysis/whatif.h
 # Relative half width if demands are known and the replay of the run is right: nine tenths of the errors in
 # docs/results/2026-11-23-what-if-loops.md are smaller.
 MODEL_ERROR = 0.055
@@ -40,7 +39,7 @@ def half_width(above: Sequence[float], below: Sequence[float]) -> float:
     if len(above) < FEWEST or sum(above) <= 0:
         return 0.0
     found = ratio(above, below)
-    low, _ = found.interval(LEVEL)
+    low, _ = found.interval(INTERVAL_LEVEL)
     return 1 - low / found.value
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .._watch import ENOUGH, WORTHWHILE
 from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER
-from .intervals import MODEL_ERROR, WORTHWHILE, Doubts, Intervals, half_width, scaled
+from .intervals import MODEL_ERROR, Doubts, Intervals, half_width, scaled
 from .paging import Paging, measure
 from .replay import Demand, Setup, replay, without_spinning
 from .spans import LOOP, UPDATE
@@ -22,9 +23,7 @@ PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
 TRANSFER_S = 0.0006
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
-ENOUGH_STEPS = 20  # fewer give neither verdict nor advice
 MOST_OFFERED = 128  # workers for batches that wait for storage
-NEAR = 0.95  # of the best rate, with fewer workers, is as good
 MOST_STRETCHES = 256  # the latest, whose lengths tell how much updates vary
 QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
 # Beyond them a record is not believed, since the time of a replay grows with them.
@@ -365,7 +364,7 @@ def best(record: dict[str, Any]) -> dict[str, Any] | None:
     if not rows:
         return None
     top = max(row["low"] for row in rows)
-    near: list[dict[str, Any]] = [row for row in rows if row["low"] >= NEAR * top]
+    near: list[dict[str, Any]] = [row for row in rows if row["low"] >= ENOUGH * top]
     return min(near, key=lambda row: row["overrides"].get("num_workers", record["settings"]["num_workers"]))
 
 

@@ -5,11 +5,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .._watch import STEPS_FOR_VERDICT
 from ..errors import DataError
 from . import closing
 from .fields import MOST_RATE, MOST_SECONDS, MOST_STEPS, Field
 from .plan import OF_THREADS
-from .predict import ENOUGH_STEPS, MOST_THREADS, predictions_from
+from .predict import MOST_THREADS, predictions_from
 from .records import NotARecord, read_json
 from .run_directory import is_complete
 from .verdict import too_short
@@ -42,7 +43,7 @@ def checked(summary: Field) -> dict[str, Any]:
 
     After too few steps it returns no predictions, and says in `missing` how many are left.
     """
-    steps = summary["steps"].whole(0, MOST_STEPS) if summary["steps"] else ENOUGH_STEPS  # 0.1 had no such key
+    steps = summary["steps"].whole(0, MOST_STEPS) if summary["steps"] else STEPS_FOR_VERDICT  # 0.1 had no such key
     if (missing := too_short(steps)) is not None:
         return {"what_if": None, "missing": missing}
     if is_complete(summary.value):

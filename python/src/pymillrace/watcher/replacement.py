@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from .._watch import ENOUGH
 from ..errors import Error
 from .loader_cpu import measure_cpu
 from .intervals import Doubts, Intervals
@@ -21,7 +22,6 @@ CHANGE = "replaced by millrace"
 AHEAD = 4  # loader.prefetch: batches made ahead in total
 HAND_S = 20e-6  # of next() per batch
 MOST_TRIED = 64  # numbers of workers
-NEAR = 0.95  # of the best rate: fewer workers are enough
 
 
 def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], float] = measure_cpu) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _predicted(what_if: dict[str, Any], cpu: float, blocked_in_dataset: float) -
     setups = [replace(now, workers=workers, prefetch=math.ceil(AHEAD / workers), fetch=(batch,), send=Demand(),
                       receive=Demand(), hand=Demand(cpu=HAND_S)) for workers in _numbers_of_workers(now.cores)]
     rates = [replay(setup).images_per_s for setup in setups]
-    chosen = next(i for i, rate in enumerate(rates) if rate >= NEAR * max(rates))
+    chosen = next(i for i, rate in enumerate(rates) if rate >= ENOUGH * max(rates))
     alone = replay(replace(setups[chosen], update=Demand())).images_per_s
     ratio = rates[chosen] / base
     low, high = Intervals(now, measured, Doubts(**what_if["doubts"])).around(ratio, setups[chosen])

@@ -4,10 +4,11 @@ FIRST_BATCH and LOAD count as load, UPDATE and LOOP as update, the others as oth
 """
 from __future__ import annotations
 
+from .._watch import SPANS as NAMES
 from .._watch import Table, Timeline
 
 __all__ = ["NAMES", "Table", "Timeline"]
 
-# In the order of the columns of steps.csv.
-SETUP, FIRST_BATCH, LOAD, UPDATE, LOOP, EVALUATE, LOG, BETWEEN = range(8)
-NAMES = ("setup", "first_batch", "load", "update", "loop", "evaluate", "log", "between")
+# NAMES is in the order of the columns of steps.csv.
+SETUP, FIRST_BATCH, LOAD, UPDATE, LOOP, EVALUATE, LOG, BETWEEN = map(
+    NAMES.index, ("setup", "first_batch", "load", "update", "loop", "evaluate", "log", "between"))

@@ -8,9 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._watch import STEPS_FOR_VERDICT
 from . import shared_memory
 from .breakdown import KINDS, PLACES, Breakdown
-from .predict import ENOUGH_STEPS, replay_input, what_if
+from .predict import replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
 from .run_directory import seconds, sums
@@ -170,7 +171,7 @@ def lines(directory: Path, record: dict[str, Any]) -> list[str]:
         text.append(f"  ended by {record['error']}")
     text += [f"  {line}" for line in (record["verdict"], record["advice"]) if line]
     text += [f"  {one['name']}: {one['steps']} steps: {one['verdict']}" for one in record["loaders"]
-             if one["name"] != record["loader"] and one["steps"] >= ENOUGH_STEPS]
+             if one["name"] != record["loader"] and one["steps"] >= STEPS_FOR_VERDICT]
     if "ranks" in record:
         text.append(f"  {straggler_line(record)}")
     if record["what_if"] is not None and too_short(steps) is None:

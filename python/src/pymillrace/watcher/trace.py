@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import csv
 import os
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .records import open_record, read_record
+from .records import open_record
 from .run_directory import HEADER, dump, write_file
 
 if TYPE_CHECKING:
@@ -22,11 +21,8 @@ if TYPE_CHECKING:
     from .watched_loader import WatchedLoader
 
 MOST_STEPS = 4096
-MOST_RECORDS_BYTES = 1 << 30
 ROW_BYTES = 160  # of steps.csv; most have fewer
 ORDER = ("setup", "first_batch", "load", "log", "loop", "update", "evaluate", "between")  # within a row
-FIELDS = 21  # of a record, as in python/ext/watch/records.h
-GENERATION, BATCH, WORKER, BEGIN, COLLATE, END, SEND_KEY, SEND_BEGIN, SEND_END = 0, 1, 2, 3, 4, 5, 15, 16, 17
 TRAINER = 1  # process id of the trainer's tracks; those of a loader's workers follow
 
 
@@ -78,18 +74,11 @@ def _batches(loader: WatchedLoader) -> Iterator[dict[str, Any]]:
     for worker in range(loader.workers):
         yield _name("thread_name", process, 2 * worker + 1, f"worker {worker}")
         yield _name("thread_name", process, 2 * worker + 2, f"worker {worker}, sending")
-    try:
-        data = read_record(loader.records.path, MOST_RECORDS_BYTES)
-    except OSError:
-        return
-    record = struct.Struct(f"={FIELDS + 2 * loader.parts}q")
-    for one in record.iter_unpack(data[:len(data) // record.size * record.size]):
-        if one[GENERATION] <= 0 or not 0 < one[BEGIN] <= one[END]:
-            continue
-        track, key = 2 * one[WORKER] + 1, {"epoch": one[GENERATION], "batch": one[BATCH]}
-        collate = one[COLLATE] if one[BEGIN] <= one[COLLATE] <= one[END] else one[END]
-        yield _slice(process, track, "samples", one[BEGIN], collate - one[BEGIN], **key)
-        if collate < one[END]:
-            yield _slice(process, track, "collate", collate, one[END] - collate, **key)
-        if one[SEND_KEY] == one[BATCH] + 1:
-            yield _slice(process, track + 1, "send", one[SEND_BEGIN], one[SEND_END] - one[SEND_BEGIN], **key)
+    for epoch, batch, worker, begin, collate, end, send_begin, send_end in loader.records.made():
+        track, key = 2 * worker + 1, {"epoch": epoch, "batch": batch}
+        collate = collate or end
+        yield _slice(process, track, "samples", begin, collate - begin, **key)
+        if collate < end:
+            yield _slice(process, track, "collate", collate, end - collate, **key)
+        if send_begin:
+            yield _slice(process, track + 1, "send", send_begin, send_end - send_begin, **key)

@@ -5,17 +5,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._watch import LOAD_THAT_BINDS, LOAD_THAT_BINDS_INLINE, STEPS_FOR_VERDICT, WORTHWHILE
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
-from .intervals import WORTHWHILE
-from .predict import ENOUGH_STEPS, best, proposal
+from .predict import best, proposal
 from .threads import IN_LOAD, Facts
 from .threads import rows as thread_rows
 
 if TYPE_CHECKING:
     from .watched_loader import WatchedLoader
 
-LOAD_THAT_BINDS = 0.1  # share of load + update, as in the wait breakdown of `millrace train`
-LOAD_THAT_BINDS_INLINE = 0.5  # without workers load and update take turns
 LOAD_THAT_BINDS_AHEAD = 0.9  # another thread takes batches ahead: the loop waits if that thread never waits for it
 
 
@@ -70,7 +68,7 @@ def classify(loader: WatchedLoader, update: float, cores: int) -> Verdict:
 
 def too_short(steps: int) -> str | None:
     """Says what is missing until there is a verdict; None if nothing is."""
-    missing = ENOUGH_STEPS - steps
+    missing = STEPS_FOR_VERDICT - steps
     return f"too short: {missing} more step{'s' * (missing != 1)}" if missing > 0 else None
 
 

@@ -1,11 +1,7 @@
 """Verification of predictions: runs a script again with other DataLoader arguments, in interleaved blocks.
 
-The rules are those of `millrace profile --verify`. The predictions are written before the first run. Each block runs
-the changes in random order, with a baseline before and after each. A run beside which other programs took more than a
-tenth of the cores' CPU time is void and repeated. A change whose run fails is not run again: its reason is kept, and
-the others go on. A ratio is the median over the blocks of a change's images/s over the mean of the two baselines; more
-than half of the blocks must be valid. Without a ratio for every change that did not fail there is no score, because the
-changes that are left would be a selection.
+The rules and the order of the runs are those of `millrace profile --verify` (predict/verification.h). The predictions
+are written before the first run. A change whose run fails is not run again: its reason is kept, and the others go on.
 """
 from __future__ import annotations
 
@@ -14,17 +10,18 @@ import io
 import json
 import math
 import os
-import random
 import resource
 import statistics
 import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import _predict
+from .._watch import MAX_OTHERS
 from ..errors import DataError, Error, UsageError
 from . import child
 from .command_line import PLAN, watched_environment
@@ -36,9 +33,6 @@ from .records import open_record
 from .run_directory import is_complete
 from .threads import busy_s
 
-MOST_OTHERS = 0.1  # share of the cores' CPU time, as in study/analysis/whatif.h
-TRIES = 3  # of a run in all, while repeats are left
-COUNTED_EFFECT = 0.2  # smaller measured effects are shown and do not count
 SEED = 1
 WARM_UP, WINDOW, ENOUGH_WINDOWS = 8, 20, 5
 THREADS_OF_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -63,107 +57,61 @@ class TimedRun:
 
     @property
     def void(self) -> bool:
-        return self.failed is None and self.others is not None and self.others > MOST_OTHERS
-
-    @property
-    def counts(self) -> bool:
-        return self.failed is None and not self.void
+        return self.failed is None and self.others is not None and self.others > MAX_OTHERS
 
 
 @dataclass
 class Result:
-    """All runs in order, the ratios of the valid blocks of each change, and why a change failed."""
+    """All runs in order, and what they give for each change."""
     runs: list[TimedRun]
-    ratios: dict[int, list[float]]
-    blocks: int
-    failed: dict[int, str] = field(default_factory=dict)
+    ratios: dict[int, float | None]  # measured; None: it failed, or too few blocks were valid
+    valid_blocks: dict[int, int]
+    void: bool  # there is no score
+    failed: dict[int, str]  # why a change failed
     stopped: str | None = None  # why the baseline failed, which ends the runs
     interrupted: Interrupted | None = None  # ends the runs too
-
-    def ratio(self, change: int) -> float | None:
-        """Returns the measured ratio of a change; None if it failed or half of the blocks or fewer were valid."""
-        if change in self.failed:
-            return None
-        found = self.ratios[change]
-        return statistics.median(found) if 2 * len(found) > self.blocks else None
-
-    @property
-    def void(self) -> bool:
-        """Returns whether there is no score: a change that did not fail has no ratio, or all have failed."""
-        left = self.ratios.keys() - self.failed.keys()
-        return not left or any(self.ratio(change) is None for change in left)
-
-
-def blocks_of(changes: int, blocks: int, seed: int = SEED) -> list[list[int]]:
-    """Returns the order of the changes in each block."""
-    generator = random.Random(seed)
-    return [generator.sample(range(changes), changes) for _ in range(blocks)]
 
 
 def measure(order: list[list[int]], run: Callable[[int | None], TimedRun]) -> Result:
     """Runs each block: baseline, change, baseline, change, ..., baseline. Repeats void runs at once.
 
-    A change that failed is left out from then on. A baseline that fails ends the runs, and so does an interruption.
+    A change that failed is left out from then on, and so is one whose ratio is settled. A baseline that fails ends the
+    runs, and so do an interruption and a first block of nothing but void runs.
     """
-    planned = sum(2 * len(block) + 1 for block in order)
-    left, runs = planned // 2, list[TimedRun]()
-    ratios: dict[int, list[float]] = {change: [] for change in sorted(set().union(*order))}
+    runs, interruption = list[TimedRun](), list[Interrupted]()
 
-    def valid(change: int | None) -> TimedRun:
-        nonlocal left
-        for attempt in range(TRIES):
-            runs.append(run(change))
-            if not runs[-1].void or attempt == TRIES - 1 or left == 0:
-                break
-            left -= 1
-        return runs[-1]
+    def timed(change: int | None) -> tuple[float, float, bool]:
+        try:
+            if not interruption:
+                runs.append(run(change))
+        except Interrupted as error:
+            interruption.append(error)
+        if interruption:
+            return 0.0, math.nan, True
+        one = runs[-1]
+        return one.images_per_s, math.nan if one.others is None else one.others, one.failed is not None
 
-    result = Result(runs, ratios, len(order))
-    try:
-        _run_blocks(order, valid, result)
-    except Interrupted as error:
-        result.stopped, result.interrupted = error.what, error
-    return result
-
-
-def _run_blocks(order: list[list[int]], valid: Callable[[int | None], TimedRun], result: Result) -> None:
-    for block in order:
-        before = valid(None)
-        for change in block:
-            if result.stopped or change in result.failed:
-                continue
-            if before.failed is not None:
-                result.stopped = before.failed
-                break
-            changed = valid(change)
-            if changed.failed is not None:
-                result.failed[change] = changed.failed
-                continue  # the baseline before it serves the next change
-            after = valid(None)
-            if before.counts and changed.counts and after.counts:
-                result.ratios[change].append(2 * changed.images_per_s / (before.images_per_s + after.images_per_s))
-            before = after
-        result.stopped = result.stopped or before.failed
-        if result.stopped or len(result.failed) == len(result.ratios):
-            break
+    found, changes = _predict.Verification(order, timed), sorted(set().union(*order))
+    failed = {one.change: one.failed for one in runs if one.change is not None and one.failed is not None}
+    stopped = runs[-1].failed if runs and runs[-1].change is None else None
+    if interruption:
+        stopped = str(interruption[0].what)
+    ratios = {change: None if change in failed else found.ratio(change) for change in changes}
+    return Result(runs, ratios, {change: found.valid_blocks(change) for change in changes},
+                  found.is_void or not changes or bool(interruption), failed, stopped, *interruption)
 
 
-def score(predicted: list[float], measured: list[float]) -> dict[str, Any]:
-    """Returns the accuracy over the changes whose predicted or measured effect counts."""
-    pairs = [(one, other) for one, other in zip(predicted, measured)
-             if max(abs(one - 1), abs(other - 1)) >= COUNTED_EFFECT]
-    errors = [abs(one / other - 1) for one, other in pairs]
-    # Where nothing changed, "no change" has no error: it is given that of the least counted effect.
-    unchanged = max(sum(abs(1 / other - 1) for _, other in pairs), len(pairs) * (1 - 1 / (1 + COUNTED_EFFECT)))
-    return {"counted": len(pairs), "median_error": statistics.median(errors) if errors else None,
-            "worst_error": max(errors) if errors else None,
-            "skill": 1 - sum(errors) / unchanged if unchanged > 0 else None}
+def score(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the accuracy over the changes that count, and how many measured ratios lie in their intervals."""
+    def end(value: float | None) -> float:
+        return math.nan if value is None else value
 
-
-def held(outcomes: list[dict[str, Any]]) -> dict[str, int]:
-    """Returns how many measured changes have an interval, however small their effect, and how many lie in theirs."""
-    known = [one for one in outcomes if one["low"] is not None]
-    return {"with_interval": len(known), "held": sum(one["low"] <= one["measured"] <= one["high"] for one in known)}
+    found = _predict.score_of([(one["predicted"], one["measured"], end(one["low"]), end(one["high"]))
+                               for one in outcomes])
+    counted: dict[str, Any] = {"counted": found.counted, "median_error": None, "worst_error": None, "skill": None}
+    if found.counted:
+        counted |= {"median_error": found.median_error, "worst_error": found.worst_error, "skill": found.skill}
+    return {**counted, "with_interval": found.with_interval, "held": found.held}
 
 
 # Runs of the script
@@ -297,7 +245,7 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
         print_lines([f"{name}: {rate:,.0f} images/s{disturbed}"], sys.stderr)
         return TimedRun(change, rate, others)
 
-    result = measure(blocks_of(len(rows), blocks), run)
+    result = measure(_predict.verification_order(len(rows), blocks, SEED), run)
     record = _record(rows, result, folder)
     if result.interrupted is not None:
         raise result.interrupted
@@ -307,17 +255,16 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
 def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[str, Any]:
     outcomes = []
     for i, row in enumerate(rows):
-        measured = result.ratio(i)
+        measured = result.ratios[i]
         outcomes.append({"change": row["change"], "predicted": row["ratio"], "low": row["low"], "high": row["high"],
                          "measured": measured,
                          "error": None if measured is None or row["ratio"] is None else row["ratio"] / measured - 1,
-                         "valid_blocks": len(result.ratios[i]), "failed": result.failed.get(i)})
+                         "valid_blocks": result.valid_blocks[i], "failed": result.failed.get(i)})
     measured_rows = [one for one in outcomes if one["failed"] is None and one["predicted"] is not None]
     record: dict[str, Any] = {
         "void": result.void, "stopped": result.stopped, "void_runs": sum(run.void for run in result.runs), "runs": len(result.runs),
-        "most_others": MOST_OTHERS, "outcomes": outcomes,
-        "score": None if result.void else {**score([one["predicted"] for one in measured_rows],
-                                                   [one["measured"] for one in measured_rows]), **held(measured_rows)},
+        "most_others": MAX_OTHERS, "outcomes": outcomes,
+        "score": None if result.void else score(measured_rows),
         "timed_runs": [{"change": None if run.change is None else rows[run.change]["change"],
                         "images_per_s": run.images_per_s if run.failed is None else None, "others": run.others,
                         "void": run.void, "failed": run.failed}
@@ -349,7 +296,7 @@ def lines(record: dict[str, Any]) -> list[str]:
     if record["void"] and record["void_runs"] == 0:
         text.append("void: too few runs ended for a score")
     elif record["void"]:
-        text.append(f"void: other programs took more than {100 * MOST_OTHERS:.0f}% of the CPU time in "
+        text.append(f"void: other programs took more than {100 * MAX_OTHERS:.0f}% of the CPU time in "
                     f"{record['void_runs']} of {record['runs']} runs; no score; repeat it on an idle machine")
     elif record["score"]["counted"] == 0:
         text.append("no change had a predicted or measured effect of 20% or more: nothing counts")

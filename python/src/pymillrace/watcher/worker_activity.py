@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .records import read_record
-from .trace import BEGIN, END, FIELDS, GENERATION, MOST_RECORDS_BYTES, WORKER
 
 if TYPE_CHECKING:
     from .watched_loader import WatchedLoader
@@ -26,16 +24,10 @@ def of_workers(loader: WatchedLoader, now: int) -> list[str] | None:
     records = loader.records  # once: the trainer's thread may replace it meanwhile
     if not loader.workers or records is None:
         return None
-    try:
-        data = read_record(records.path, MOST_RECORDS_BYTES)
-    except OSError:
-        return None
-    size, numbers = FIELDS + 2 * loader.parts, memoryview(data).cast("q")
-    columns = (numbers[field::size].tolist() for field in (GENERATION, WORKER, BEGIN, END))
     since, count = now - CELLS * CELL_NS, min(loader.workers, MOST_WORKERS)
     batches: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-    for generation, worker, begin, end in zip(*columns):
-        if generation > 0 and 0 <= worker < count and 0 < begin < end <= now and end > since:
+    for _, _, worker, begin, _, end, _, _ in records.made():
+        if 0 <= worker < count and begin < end <= now and end > since:
             batches[worker].append((max(begin - since, 0), end - since))
     return [_cells(one) for one in batches]
 

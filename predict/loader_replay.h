@@ -1,12 +1,13 @@
-// Discrete-event replay of a training run (contract Prediction): predicts the loader's threads, the
-// storage and the device under a given configuration from the demands of each sample and step. Pure
-// arithmetic without clocks, threads or random numbers: equal input gives equal output.
+// Replay of a training run with millrace's loader (contract Prediction): predicts the loader's
+// threads, the storage and the device under a given configuration from the demands of each sample
+// and step. Pure arithmetic without clocks, threads or random numbers: equal input gives equal
+// output.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-namespace millrace::study {
+namespace millrace::predict {
 
 /// Storage that reads come from, with the rules of the emulated disk
 /// (pipeline/readers/storage.h). 0 means no limit.
@@ -68,7 +69,7 @@ struct ReplayOutput {
   double cores_busy = 0, workers_busy = 0, device_busy = 0, storage_busy = 0;
 };
 
-/// Runs the simulation. Throws UsageError for impossible input (no cores, no samples).
+/// Runs the simulation. Throws std::invalid_argument for impossible input (no cores, no samples).
 ReplayOutput replay(const ReplayInput& input);
 
-}  // namespace millrace::study
+}  // namespace millrace::predict

@@ -1,43 +1,19 @@
-// Discrete-event simulation of the loader's threads, the storage, the device and the cores.
-#include "study/analysis/replay.h"
+// Simulates the loader's threads, the storage and the device on shared cores.
+#include "predict/loader_replay.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <deque>
-#include <limits>
+#include <stdexcept>
 
-#include "millrace/error.h"
+#include "measure/sample_range.h"
+#include "predict/shared_cores.h"
 
-namespace millrace::study {
+namespace millrace::predict {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Demands below this are rounding errors (less than one cycle).
+/// Divisors below this, in seconds, are rounding errors (less than one cycle).
 constexpr double kNothing = 1e-12;
-/// Duration of a range of samples that the loader aims at (pipeline/loader/loader.cpp).
-constexpr double kUnitS = 200e-6;
-
-enum class Work { stage, update, host };
-
-/// Runs on a core by turns, sleeps, or is idle.
-struct Thread {
-  enum class State { idle, running, asleep };
-  State state = State::idle;
-  bool ended = false;  ///< became idle at this event
-  Work work = Work::host;
-  double left = 0;        ///< running: CPU seconds left
-  double until = kNever;  ///< asleep: until this time
-
-  void run(Work what, double demand) {
-    state = State::running;
-    work = what;
-    left = demand;
-  }
-  void sleep(double end) {
-    state = State::asleep;
-    until = end;
-  }
-  bool idle() const { return state == State::idle; }
-};
 
 /// Samples [first, first + count) of one batch.
 struct SampleRange {
@@ -82,15 +58,12 @@ class Simulation {
  private:
   /// A worker, an I/O thread, or the trainer as its own worker.
   struct SimThread {
-    Thread thread;
+    std::size_t thread = 0;  ///< of the cores
     SampleRange* range = nullptr;
     std::int64_t place = 0;  ///< current sample's index in the batch
     enum class At { reading, waiting, working } at = At::reading;
     double begin = 0;  ///< start of the read
     double range_begin = 0;
-  };
-  struct Batch {
-    std::int64_t missing = 0;
   };
   enum class At { making, blocked, waking, taking, update, host };
 
@@ -116,19 +89,16 @@ class Simulation {
   void begin_update();
   void end_update();
   void end_step();
-  template <class Visit>
-  void each_thread(const Visit& visit);
 
   const ReplayInput& in_;
   const std::uint64_t batches_per_epoch_;
   const std::uint64_t slots_;
   const std::uint64_t total_;  ///< number of steps
   Disk disk_;
-  double now_ = 0;
+  SharedCores cores_;
 
-  SimThread trainer_;
-  std::vector<Thread> helpers_;  ///< the other threads of an update on the CPU
-  std::vector<SimThread> workers_, readers_;
+  SimThread trainer_;  ///< thread 0; the readers' and the workers' follow
+  std::vector<SimThread> readers_, workers_;
   std::deque<SampleRange> ranges_;  ///< every range so far: the queues below hold pointers into it
   std::deque<SampleRange*> to_read_, to_work_;
   std::vector<std::int64_t> missing_;  ///< samples not yet done, by slot
@@ -140,7 +110,7 @@ class Simulation {
   double span_begin_ = 0;
   double counted_from_ = 0;
   double load_ = 0, update_ = 0, other_ = 0;
-  double cpu_busy_ = 0, workers_busy_ = 0, device_busy_ = 0, disk_before_ = 0;
+  double cores_before_ = 0, workers_busy_ = 0, device_busy_ = 0, disk_before_ = 0;
   std::int64_t images_ = 0;
 };
 
@@ -151,10 +121,16 @@ Simulation::Simulation(const ReplayInput& input)
                  static_cast<std::uint64_t>(input.batch))),
       slots_(static_cast<std::uint64_t>(input.prefetch) + 1),
       total_(input.warm_up + input.steps),
-      disk_(input.storage, input.ranks) {
+      disk_(input.storage, input.ranks),
+      cores_({.count = input.cores,
+              .ranks = input.ranks,
+              .crowding = {input.crowding_stage, input.crowding_update, 1}},
+             1 + static_cast<std::size_t>(input.workers + input.io_threads)) {
   workers_.resize(static_cast<std::size_t>(input.workers));
   if (input.workers > 0) readers_.resize(static_cast<std::size_t>(input.io_threads));
-  helpers_.resize(static_cast<std::size_t>(std::max(1, input.update_threads) - 1));
+  std::size_t thread = 0;
+  for (SimThread& reader : readers_) reader.thread = ++thread;
+  for (SimThread& worker : workers_) worker.thread = ++thread;
   missing_.resize(slots_);
 }
 
@@ -181,11 +157,7 @@ double Simulation::demand(std::uint64_t ordinal, std::int64_t place) const {
 
 std::int64_t Simulation::unit_size(std::int64_t count) const {
   if (in_.grain > 0) return in_.grain;
-  const std::int64_t workers = in_.workers;
-  const std::int64_t least = (workers + in_.prefetch - 1) / in_.prefetch;
-  const std::int64_t grain = (count + least - 1) / least;
-  if (cost_ <= 0) return std::max<std::int64_t>(1, (count + workers - 1) / workers);
-  return std::max<std::int64_t>(1, std::min(grain, static_cast<std::int64_t>(kUnitS / cost_)));
+  return measure::samples_per_range(count, in_.workers, in_.prefetch, 1e9 * cost_);
 }
 
 void Simulation::open_batches() {
@@ -203,7 +175,7 @@ void Simulation::open_batches() {
 
 void Simulation::hand_out() {
   for (SimThread& reader : readers_) {
-    if (!reader.thread.idle() || to_read_.empty()) continue;
+    if (!cores_.is_idle(reader.thread) || to_read_.empty()) continue;
     SampleRange* range = to_read_.front();
     reader.range = range;
     reader.place = range->first + range->claimed++;
@@ -211,7 +183,7 @@ void Simulation::hand_out() {
     begin_sample(reader);
   }
   for (SimThread& worker : workers_) {
-    if (!worker.thread.idle() || to_work_.empty()) continue;
+    if (!cores_.is_idle(worker.thread) || to_work_.empty()) continue;
     begin_range(worker, to_work_.front());
     to_work_.pop_front();
   }
@@ -225,40 +197,40 @@ double Simulation::deadline(const SimThread& sim) {
 void Simulation::begin_range(SimThread& sim, SampleRange* range) {
   sim.range = range;
   sim.place = range->first;
-  sim.range_begin = now_;
+  sim.range_begin = cores_.now();
   begin_sample(sim);
 }
 
 void Simulation::begin_sample(SimThread& sim) {
-  sim.begin = now_;
+  sim.begin = cores_.now();
   const bool read_already = !readers_.empty() && sim.range->read == sim.range->count;
   if (!reads_wait() || read_already) {  // nothing to wait for: runs the whole range at once
     sim.at = SimThread::At::working;
     double cpu = read_already ? 0 : in_.read_s;
     if (!readers_.empty() && !read_already) {
-      sim.thread.run(Work::stage, cpu);
+      cores_.run(sim.thread, Work::stage, cpu);
       return;
     }
     cpu *= static_cast<double>(sim.range->count);
     for (std::int64_t i = 0; i < sim.range->count; ++i)
       cpu += demand(sim.range->ordinal, sim.range->first + i);
     sim.place = sim.range->first + sim.range->count - 1;
-    sim.thread.run(Work::stage, cpu);
+    cores_.run(sim.thread, Work::stage, cpu);
     return;
   }
   sim.at = SimThread::At::reading;
-  sim.thread.run(Work::stage, in_.read_s);
+  cores_.run(sim.thread, Work::stage, in_.read_s);
 }
 
 bool Simulation::next_phase(SimThread& sim) {
   switch (sim.at) {
     case SimThread::At::reading:
       sim.at = SimThread::At::waiting;
-      sim.thread.sleep(std::max(now_, deadline(sim)));
+      cores_.sleep_until(sim.thread, deadline(sim));
       return true;
     case SimThread::At::waiting:
       sim.at = SimThread::At::working;
-      sim.thread.run(Work::stage, demand(sim.range->ordinal, sim.place));
+      cores_.run(sim.thread, Work::stage, demand(sim.range->ordinal, sim.place));
       return true;
     case SimThread::At::working:
       if (++sim.place == sim.range->first + sim.range->count) return false;
@@ -270,7 +242,7 @@ bool Simulation::next_phase(SimThread& sim) {
 
 void Simulation::worker_ended(SimThread& worker) {
   if (next_phase(worker)) return;
-  cost_ = (now_ - worker.range_begin) / static_cast<double>(worker.range->count);
+  cost_ = (cores_.now() - worker.range_begin) / static_cast<double>(worker.range->count);
   missing_[worker.range->ordinal % slots_] -= worker.range->count;
 }
 
@@ -283,7 +255,7 @@ void Simulation::reader_ended(SimThread& reader) {
 }
 
 void Simulation::begin_load() {
-  span_begin_ = now_;
+  span_begin_ = cores_.now();
   if (workers_.empty()) {
     at_ = At::making;
     ranges_.assign(1, {step_, 0, count_of(step_), 0, 0});
@@ -295,37 +267,37 @@ void Simulation::begin_load() {
 
 void Simulation::take() {
   at_ = At::taking;
-  trainer_.thread.run(Work::host, in_.take_s);
+  cores_.run(trainer_.thread, Work::host, in_.take_s);
 }
 
 void Simulation::begin_update() {
-  load_ += now_ - span_begin_;
-  span_begin_ = now_;
+  load_ += cores_.now() - span_begin_;
+  span_begin_ = cores_.now();
   at_ = At::update;
   if (in_.frees_early) freed_ = step_ + 1;
   if (in_.update_threads == 0) {
-    trainer_.thread.sleep(now_ + in_.update_s);
+    cores_.sleep_until(trainer_.thread, cores_.now() + in_.update_s);
     return;
   }
-  trainer_.thread.run(Work::update, in_.update_s);
-  for (Thread& helper : helpers_) helper.run(Work::update, in_.update_s);
+  cores_.run(trainer_.thread, Work::update, in_.update_s, in_.update_threads);
 }
 
 void Simulation::end_update() {
-  update_ += now_ - span_begin_;
-  span_begin_ = now_;
+  update_ += cores_.now() - span_begin_;
+  span_begin_ = cores_.now();
   freed_ = step_ + 1;
   images_ += count_of(step_);
   at_ = At::host;
-  trainer_.thread.run(Work::host, in_.host_s);
+  cores_.run(trainer_.thread, Work::host, in_.host_s);
 }
 
 void Simulation::end_step() {
-  other_ += now_ - span_begin_;
+  other_ += cores_.now() - span_begin_;
   if (++step_ == in_.warm_up) {
-    load_ = update_ = other_ = cpu_busy_ = workers_busy_ = device_busy_ = 0;
+    load_ = update_ = other_ = workers_busy_ = device_busy_ = 0;
+    cores_before_ = cores_.busy_s();
     images_ = 0;
-    counted_from_ = now_;
+    counted_from_ = cores_.now();
     disk_before_ = disk_.busy();
   }
   begin_load();
@@ -345,9 +317,7 @@ void Simulation::trainer_ended() {
       begin_update();
       return;
     case At::update:
-      for (const Thread& helper : helpers_)
-        if (!helper.idle()) return;
-      if (trainer_.thread.idle()) end_update();
+      end_update();
       return;
     case At::host:
       end_step();
@@ -355,49 +325,26 @@ void Simulation::trainer_ended() {
   }
 }
 
-template <class Visit>
-void Simulation::each_thread(const Visit& visit) {
-  visit(trainer_.thread);
-  for (Thread& helper : helpers_) visit(helper);
-  for (SimThread& reader : readers_) visit(reader.thread);
-  for (SimThread& worker : workers_) visit(worker.thread);
-}
-
 void Simulation::advance() {
-  int running = 0;
-  each_thread([&](const Thread& thread) { running += thread.state == Thread::State::running; });
-  running *= in_.ranks;
-  const int busy = std::min(running, in_.cores);
-  const double share = running > 0 ? static_cast<double>(busy) / running : 1;
-  const double crowd =
-      in_.cores > 1 && busy > 1 ? static_cast<double>(busy - 1) / (in_.cores - 1) : 0;
-  const auto rate = [&](const Thread& thread) {
-    const double most = thread.work == Work::stage    ? in_.crowding_stage
-                        : thread.work == Work::update ? in_.crowding_update
-                                                      : 1;
-    return share / (1 + (most - 1) * crowd);
-  };
-  double passed = kNever;
-  each_thread([&](const Thread& thread) {
-    if (thread.state == Thread::State::running)
-      passed = std::min(passed, thread.left / rate(thread));
-    if (thread.state == Thread::State::asleep) passed = std::min(passed, thread.until - now_);
+  const double before = cores_.now();
+  const auto busy = std::count_if(workers_.begin(), workers_.end(), [&](const SimThread& worker) {
+    return !cores_.is_idle(worker.thread);
   });
-  passed = std::max(0.0, passed);
-  now_ += passed;
-  cpu_busy_ += busy * passed;
-  for (const SimThread& worker : workers_)
-    if (!worker.thread.idle()) workers_busy_ += passed;
-  if (at_ == At::update) device_busy_ += passed;
-  each_thread([&](Thread& thread) {
-    if (thread.state == Thread::State::running) {
-      thread.left -= passed * rate(thread);
-      thread.ended = thread.left <= kNothing;
-    } else if (thread.state == Thread::State::asleep) {
-      thread.ended = thread.until <= now_ + kNothing;
-    }
-    if (thread.ended) thread.state = Thread::State::idle;
-  });
+  const bool updating = at_ == At::update;
+  const std::span<const std::size_t> ended = cores_.advance();
+  const double passed = cores_.now() - before;
+  workers_busy_ += static_cast<double>(busy) * passed;
+  if (updating) device_busy_ += passed;
+  bool trainer = false;  // goes on last, with what the others have made
+  for (const std::size_t thread : ended) {
+    if (thread == trainer_.thread)
+      trainer = true;
+    else if (thread <= readers_.size())
+      reader_ended(readers_[thread - 1]);
+    else
+      worker_ended(workers_[thread - 1 - readers_.size()]);
+  }
+  if (trainer) trainer_ended();
 }
 
 ReplayOutput Simulation::run() {
@@ -405,31 +352,24 @@ ReplayOutput Simulation::run() {
   while (step_ < total_) {
     open_batches();
     if (at_ == At::blocked && issued_ > step_ && missing_[step_ % slots_] == 0) {
-      if (now_ > span_begin_) {  // the thread slept
+      if (cores_.now() > span_begin_) {  // the thread slept
         at_ = At::waking;
-        trainer_.thread.sleep(now_ + in_.wake_s);
+        cores_.sleep_until(trainer_.thread, cores_.now() + in_.wake_s);
       } else {
         take();
       }
     }
     hand_out();
     advance();
-    bool trainer = std::exchange(trainer_.thread.ended, false);
-    for (Thread& helper : helpers_) trainer |= std::exchange(helper.ended, false);
-    for (SimThread& reader : readers_)
-      if (std::exchange(reader.thread.ended, false)) reader_ended(reader);
-    for (SimThread& worker : workers_)
-      if (std::exchange(worker.thread.ended, false)) worker_ended(worker);
-    if (trainer) trainer_ended();
   }
   const auto steps = static_cast<double>(in_.steps);
-  const double wall = std::max(now_ - counted_from_, kNothing);
+  const double wall = std::max(cores_.now() - counted_from_, kNothing);
   return {.images_per_s =
               in_.ranks * static_cast<double>(images_) / std::max(load_ + update_, kNothing),
           .load_s = load_ / steps,
           .update_s = update_ / steps,
           .other_s = other_ / steps,
-          .cores_busy = cpu_busy_ / (wall * in_.cores),
+          .cores_busy = (cores_.busy_s() - cores_before_) / (wall * in_.cores),
           .workers_busy =
               workers_.empty() ? 0 : workers_busy_ / (wall * static_cast<double>(in_.workers)),
           .device_busy = device_busy_ / wall,
@@ -442,8 +382,9 @@ ReplayOutput replay(const ReplayInput& input) {
   if (input.cores < 1 || input.workers < 0 || input.prefetch < 1 || input.batch < 1 ||
       input.samples < (input.drop_last ? static_cast<std::uint64_t>(input.batch) : 1) ||
       input.steps < 1 || input.ranks < 1)
-    throw UsageError("a replay needs cores, samples, a batch, room for one ahead, and steps");
+    throw std::invalid_argument(
+        "a replay needs cores, samples, a batch, room for one ahead, and steps");
   return Simulation(input).run();
 }
 
-}  // namespace millrace::study
+}  // namespace millrace::predict

@@ -1,0 +1,226 @@
+// Simulates the trainer's thread and the worker processes on shared cores.
+#include "predict/data_loader_replay.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+#include <utility>
+
+#include "predict/shared_cores.h"
+
+namespace millrace::predict {
+namespace {
+
+/// Of the replays that find an update's demand.
+constexpr int kFitSteps = 24;
+constexpr int kFitRounds = 7;
+
+class Loop {
+ public:
+  Loop(const DataLoaderInput& input, std::int64_t warm_up, std::int64_t steps)
+      : in_(input),
+        warm_up_(warm_up),
+        total_(warm_up + steps),
+        cores_({.count = input.cores, .spins = input.spins},
+               1 + 2 * static_cast<std::size_t>(input.workers)),
+        then_(1 + 2 * static_cast<std::size_t>(input.workers)),
+        workers_(static_cast<std::size_t>(input.workers)) {}
+  DataLoaderOutput run();
+
+ private:
+  /// A worker process. Its n-th batch is the one of number n * workers + its own index.
+  struct Worker {
+    std::int64_t made = 0;
+    std::int64_t sent = 0;
+    bool makes = false, sends = false;
+  };
+  enum class At { waiting, fetching, receiving, handing, training };
+
+  static constexpr std::size_t kTrainer = 0;
+  static std::size_t maker(std::size_t worker) { return 1 + 2 * worker; }
+  static std::size_t feeder(std::size_t worker) { return 2 + 2 * worker; }
+  std::size_t worker_of(std::int64_t batch) const {
+    return static_cast<std::size_t>(batch) % workers_.size();
+  }
+  std::int64_t batch_of(std::size_t worker, std::int64_t n) const {
+    return n * in_.workers + static_cast<std::int64_t>(worker);
+  }
+  const Demand& fetch_of(std::int64_t batch) const {
+    return in_.fetch[static_cast<std::size_t>(batch) % in_.fetch.size()];
+  }
+  bool has_arrived(std::int64_t batch) const {
+    return workers_[worker_of(batch)].sent > batch / in_.workers;
+  }
+
+  void start(std::size_t thread, const Demand& demand);
+  void ended(std::size_t thread);
+  void trainer_ended();
+  void call_next();
+  void receive();
+  void hand();
+  void train();
+  void end_step();
+  void dispatch();
+  void make(std::size_t worker);
+  void send(std::size_t worker);
+
+  const DataLoaderInput& in_;
+  const std::int64_t warm_up_, total_;  ///< steps
+  SharedCores cores_;
+  std::vector<const Demand*> then_;  ///< by thread: what it computes once it has slept
+  std::vector<Worker> workers_;
+  std::int64_t dispatched_ = 0;
+  std::int64_t step_ = 0;
+  At at_ = At::waiting;
+  double asked_ = 0, got_ = 0;  ///< next() was called, and returned
+  double counted_from_ = 0, load_ = 0, update_ = 0;
+};
+
+DataLoaderOutput Loop::run() {
+  for (int i = 0; i < in_.prefetch * in_.workers; ++i) dispatch();
+  call_next();
+  while (step_ < total_) {
+    const auto threads = cores_.advance();
+    if (threads.empty()) break;
+    for (const std::size_t thread : threads) ended(thread);
+  }
+  const auto steps = static_cast<double>(total_ - warm_up_);
+  return {.images_per_s = steps * static_cast<double>(in_.batch) / (cores_.now() - counted_from_),
+          .load_s = load_ / steps,
+          .update_s = update_ / steps};
+}
+
+void Loop::start(std::size_t thread, const Demand& demand) {
+  then_[thread] = &demand;
+  cores_.sleep_until(thread, cores_.now() + demand.blocked_s);
+}
+
+void Loop::ended(std::size_t thread) {
+  if (const Demand* const demand = std::exchange(then_[thread], nullptr)) {
+    cores_.run(thread, Work::stage, demand->cpu_s, demand->threads);
+    return;
+  }
+  if (thread == kTrainer) {
+    trainer_ended();
+    return;
+  }
+  const std::size_t worker = (thread - 1) / 2;
+  Worker& of = workers_[worker];
+  if (thread == maker(worker)) {
+    of.makes = false;
+    ++of.made;
+    send(worker);
+    make(worker);
+  } else {
+    of.sends = false;
+    const std::int64_t batch = batch_of(worker, of.sent++);
+    if (at_ == At::waiting && batch == step_) receive();
+    send(worker);
+  }
+}
+
+void Loop::trainer_ended() {
+  switch (at_) {
+    case At::waiting:
+      return;
+    case At::fetching:
+    case At::receiving:
+      hand();
+      return;
+    case At::handing:
+      train();
+      return;
+    case At::training:
+      end_step();
+      return;
+  }
+}
+
+void Loop::call_next() {
+  asked_ = cores_.now();
+  at_ = At::waiting;
+  if (workers_.empty()) {
+    at_ = At::fetching;
+    start(kTrainer, fetch_of(step_));
+  } else if (has_arrived(step_)) {
+    receive();
+  }
+}
+
+void Loop::receive() {
+  at_ = At::receiving;
+  start(kTrainer, in_.receive);
+}
+
+void Loop::hand() {
+  if (!workers_.empty()) dispatch();
+  at_ = At::handing;
+  start(kTrainer, in_.hand);
+}
+
+void Loop::train() {
+  got_ = cores_.now();
+  at_ = At::training;
+  start(kTrainer, in_.update);
+}
+
+void Loop::end_step() {
+  if (step_ >= warm_up_) {
+    load_ += got_ - asked_;
+    update_ += cores_.now() - got_;
+  }
+  if (++step_ == warm_up_) counted_from_ = cores_.now();
+  if (step_ < total_) call_next();
+}
+
+void Loop::dispatch() { make(worker_of(dispatched_++)); }
+
+void Loop::make(std::size_t worker) {
+  Worker& of = workers_[worker];
+  const std::int64_t batch = batch_of(worker, of.made);
+  if (of.makes || batch >= dispatched_) return;
+  of.makes = true;
+  start(maker(worker), fetch_of(batch));
+}
+
+void Loop::send(std::size_t worker) {
+  Worker& of = workers_[worker];
+  if (of.sends || of.sent == of.made) return;
+  of.sends = true;
+  start(feeder(worker), in_.send);
+}
+
+}  // namespace
+
+DataLoaderOutput replay(const DataLoaderInput& input) {
+  if (input.cores < 1 || input.batch < 1 || input.workers < 0 || input.fetch.empty() ||
+      input.steps < 1)
+    throw std::invalid_argument("a replay needs cores, samples, demands and steps");
+  if (input.workers > 0 && input.prefetch < 1)
+    throw std::invalid_argument("workers need a prefetch of at least 1");
+  const Demand& longest =
+      *std::max_element(input.fetch.begin(), input.fetch.end(),
+                        [](const Demand& a, const Demand& b) { return a.seconds() < b.seconds(); });
+  if (input.update.seconds() + input.hand.seconds() + longest.seconds() <= 0)
+    throw std::invalid_argument("a replay needs work that takes time");
+  // Batches are handed out in rounds over the workers: counts whole ones.
+  const std::int64_t round = std::max(1, input.workers);
+  const std::int64_t warm_up = 2 * round * std::max(1, input.prefetch) + 8;
+  return Loop(input, warm_up, (input.steps + round - 1) / round * round).run();
+}
+
+double work_share(const DataLoaderInput& input, double update_s) {
+  if (input.update.threads == 1 || input.workers == 0) return 1;
+  DataLoaderInput tried = input;
+  tried.steps = kFitSteps;
+  double low = 0;
+  double high = 1;
+  for (int i = 0; i < kFitRounds; ++i) {
+    const double middle = (low + high) / 2;
+    tried.update.cpu_s = middle * input.update.cpu_s;
+    (replay(tried).update_s > update_s ? high : low) = middle;
+  }
+  return high;
+}
+
+}  // namespace millrace::predict

@@ -1,0 +1,56 @@
+// Replay of a training loop behind torch's DataLoader (contract Prediction): predicts its rate with
+// other settings. Pure arithmetic without clocks, threads or random numbers: equal input gives
+// equal output.
+//
+// Batch i belongs to worker process i modulo their number, which makes its batches one after the
+// other. `prefetch` batches per worker are outstanding; handing one out dispatches the next.
+// Batches are handed out in order. A feeder thread of each worker sends what the worker has made,
+// and next() rebuilds it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace millrace::predict {
+
+/// Work of one thread: seconds blocked, then seconds on a core. Each of `threads` threads of a pool
+/// takes the CPU seconds.
+struct Demand {
+  double cpu_s = 0;
+  double blocked_s = 0;
+  double threads = 1;
+
+  double seconds() const { return cpu_s + blocked_s; }
+};
+
+/// A loop and its demands.
+struct DataLoaderInput {
+  int workers = 0;
+  int prefetch = 2;        ///< batches per worker
+  std::int64_t batch = 1;  ///< samples
+  int cores = 1;
+  std::vector<Demand> fetch;  ///< per batch, in turn: data set, transforms, collate
+  Demand send;                ///< per batch, in the worker's feeder thread
+  Demand receive;             ///< per batch, in next()
+  Demand hand;                ///< per batch, in next(), also without workers
+  Demand update;              ///< per step: the body of the loop
+  int steps = 200;            ///< counted steps, rounded up to whole rounds over the workers
+  bool spins = true;          ///< threads of a pool spin while they wait for each other
+};
+
+struct DataLoaderOutput {
+  double images_per_s = 0;
+  double load_s = 0;    ///< per step
+  double update_s = 0;  ///< per step
+};
+
+/// Runs the simulation. Throws std::invalid_argument for input without cores, samples, steps,
+/// demands that take time, or outstanding batches.
+DataLoaderOutput replay(const DataLoaderInput& input);
+
+/// Returns the share of an update's CPU time with which the replay's update takes `update_s`
+/// seconds, to 0.8%. Threads of a pool compute while they wait for each other, and what was
+/// measured beside workers holds that too. Returns 1 for one thread, and without workers.
+double work_share(const DataLoaderInput& input, double update_s);
+
+}  // namespace millrace::predict
