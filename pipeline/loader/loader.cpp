@@ -233,8 +233,8 @@ void Loader::interrupt() {
   const std::lock_guard lock(swapping_);
   core_->interrupt();
 }
-std::uint64_t Loader::batches_per_epoch() const { return core_->batches_per_epoch(); }
-std::uint64_t Loader::samples_per_epoch() const { return core_->samples_per_epoch(); }
+std::uint64_t Loader::batches_per_epoch() const { return core_->batches().batches_per_epoch(); }
+std::uint64_t Loader::samples_per_epoch() const { return core_->batches().samples_per_epoch(); }
 std::size_t Loader::slots() const { return core_->slots(); }
 std::size_t Loader::slot_bytes() const { return core_->slot_bytes(); }
 LoaderStats Loader::stats() const { return core_->stats() + past_; }
