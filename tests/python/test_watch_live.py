@@ -15,6 +15,7 @@ import watch_plants as plants_of
 from pymillrace.watcher import live, session
 from pymillrace.watcher.command import main
 from pymillrace.watcher.command_line import EVERY
+from pymillrace.watcher.loop_facts import LoopFacts
 
 SCRIPT = """
 import sys
@@ -112,9 +113,11 @@ def test_a_stderr_that_is_gone_is_no_fault(monkeypatch, stream):
 
 class Main:
     """A loader's recording after three steps."""
-    name, lane, sees_inside, workers, infers = "a.py:1", None, True, 0, False
-    table = types.SimpleNamespace(steps=3, spans=[0, 1, 1, 2, 0, 0, 0, 0], total=[0] * 8)
-    breakdown = types.SimpleNamespace(work=[[0.0] * 4] * 7, missing=0)
+    name = "a.py:1"
+    table = types.SimpleNamespace(steps=3, spans=[0, 1, 1, 2, 0, 0, 0, 0])
+
+    def loop(self):
+        return LoopFacts(steps=3)
 
 
 def test_a_line_after_few_steps_says_what_is_missing(pipe, monkeypatch):

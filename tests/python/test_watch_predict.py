@@ -13,6 +13,7 @@ from pymillrace.watcher import api, predict
 from pymillrace.watcher.paging import Paging, measure
 from pymillrace.watcher.predict import Recorded
 from pymillrace.watcher.replay import Demand, Setup
+from pymillrace.watcher.usage import Usage
 
 DATASET_MS, UPDATE_MS = 50, 30  # per sample, per step
 STEP_MS = {0: 2 * DATASET_MS + UPDATE_MS, 1: 2 * DATASET_MS, 2: DATASET_MS}  # per batch of two, by number of workers
@@ -132,7 +133,7 @@ def test_only_workers_that_are_started_again_can_persist(tmp_path, workers, epoc
 
 
 def test_usage_tells_cores_from_sleep():
-    usage = predict.Usage()
+    usage = Usage()
     usage.steps, usage.ns, usage.cpu, usage.delay = 10, 1_000_000_000, 1_600_000_000, 200_000_000
     assert usage.demand() == Demand(cpu=0.080, blocked=0.0, threads=2)  # 80 ms with a core, on two of them
     usage.cpu, usage.delay = 200_000_000, 0

@@ -21,6 +21,7 @@ from pymillrace import _watch as watch_module
 from pymillrace.watcher import predict, threads, verdict, verify
 from pymillrace.watcher.breakdown import Breakdown
 from pymillrace.watcher.command_line import PLAN, watched_environment
+from pymillrace.watcher.loop_facts import LoopFacts
 from pymillrace.watcher.threads import Facts
 
 BYTES = bytes(1 << 20)
@@ -165,17 +166,11 @@ class Torch:
         return 12
 
 
-class Main:
-    """Stands for as much of a loader's recording as a verdict needs."""
-    sees_inside, workers, device, persistent, transforms, lane, infers = True, 0, None, False, (), None, False
-
-    def __init__(self, facts, steps=100, workers=0, kinds=(1e9, 0, 0)):
-        self.found, self.workers, self.breakdown = facts, workers, Breakdown()
-        self.table = type("Table", (), {"steps": steps, "epoch": 1})
-        self.breakdown.add_outside(0, [int(sum(kinds)), int(kinds[0]), int(kinds[2])], sum(kinds))
-
-    def facts(self):
-        return self.found
+def loop_of(facts, workers=0):
+    """Returns a loop of 100 steps whose load was computing in the data set."""
+    breakdown = Breakdown()
+    breakdown.add_outside(0, [10**9, 10**9, 0], 1e9)
+    return LoopFacts(steps=100, workers=workers, breakdown=breakdown, update_s=0.1, threads=facts)
 
 
 MANY = Facts(threads=13, trainer=12, wanted=11, in_load=0.9, pools_in_load=0.9)
@@ -183,16 +178,16 @@ MANY = Facts(threads=13, trainer=12, wanted=11, in_load=0.9, pools_in_load=0.9)
 
 def test_the_verdict_and_the_advice_name_oversubscription(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", Torch)
-    main = Main(MANY)
-    found = verdict.classify(main, 0.1, 2)
+    loop = loop_of(MANY)
+    found = verdict.classify(loop, 2)
     assert found.sentence.startswith("oversubscribed: 13 threads on 2 cores; dataset-bound")
     change = {"change": "num_workers=2", "overrides": {"num_workers": 2}, "ratio": 2.0, "low": 1.8, "high": 2.2,
               "loading_only": False, "images_per_s": 2.0}
-    text = verdict.advice(main, found, 2, {"rows": [change], "settings": {"num_workers": 0}})
+    text = verdict.advice(loop, found, 2, {"rows": [change], "settings": {"num_workers": 0}})
     assert text.startswith("advice: try torch.set_num_threads(1): 13 threads want 2 cores; ")
     assert text.endswith("; then num_workers=2") and "predicted" not in text
-    assert not verdict.classify(Main(Facts(threads=3, wanted=2.9)), 0.1, 2).sentence.startswith("over")  # no pools
-    assert not verdict.classify(Main(Facts(threads=13, trainer=12, wanted=1.5)), 0.1, 2).sentence.startswith("over")
+    assert not verdict.classify(loop_of(Facts(threads=3, wanted=2.9)), 2).sentence.startswith("over")  # no pools
+    assert not verdict.classify(loop_of(Facts(threads=13, trainer=12, wanted=1.5)), 2).sentence.startswith("over")
 
 
 @pytest.mark.parametrize("facts, workers, expected", (
@@ -230,8 +225,8 @@ def test_what_the_environment_sets_is_not_advised(monkeypatch):
 def test_the_advice_does_not_take_every_thread_of_a_worker_for_a_librarys(monkeypatch):
     monkeypatch.delitem(sys.modules, "cv2", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    main = Main(Facts(threads=9, worker=3, wanted=8), workers=2)
-    text = verdict.advice(main, verdict.Verdict("dataset", "cpu", "", None), 2, None)
+    loop = loop_of(Facts(threads=9, worker=3, wanted=8), workers=2)
+    text = verdict.advice(loop, verdict.Verdict("dataset", "cpu", "", None), 2, None)
     assert text.startswith("advice: try OMP_NUM_THREADS=1 (if the workers' threads are a library's): 9 threads want 2 c")
 
 

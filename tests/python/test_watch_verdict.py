@@ -11,26 +11,20 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 
 import pymillrace as mr
 import watch_plants as plants_of
+from pymillrace._watch import STEPS_FOR_VERDICT
 from pymillrace.watcher import predict, verdict
 from pymillrace.watcher.breakdown import Breakdown
-from pymillrace._watch import STEPS_FOR_VERDICT
+from pymillrace.watcher.loop_facts import LoopFacts
 from pymillrace.watcher.predict import Recorded
 from pymillrace.watcher.replay import Demand, Setup
 from pymillrace.watcher.threads import Facts
 
 
-class Main:
-    """Stands for a loader's recording. Its load is `cpu`, `blocked` and `cores` seconds."""
-    sees_inside, device, persistent, transforms, lane, infers = True, None, False, (), None, False
-
-    def __init__(self, facts=Facts(), steps=100, workers=0, cpu=0.0, blocked=0.0, cores=0.0):
-        self.found, self.workers, self.breakdown = facts, workers, Breakdown()
-        self.table = type("Table", (), {"steps": steps, "epoch": 1})
-        wall = cpu + blocked + cores
-        self.breakdown.add_outside(0, [int(1e9 * wall), int(1e9 * cpu), int(1e9 * cores)], 1e9 * wall)
-
-    def facts(self):
-        return self.found
+def loop_of(facts, workers, cpu, cores):
+    """Returns a loop whose load was `cpu` seconds of computing and `cores` seconds of waiting for a core."""
+    breakdown = Breakdown()
+    breakdown.add_outside(0, [int(1e9 * (cpu + cores)), int(1e9 * cpu), int(1e9 * cores)], 1e9 * (cpu + cores))
+    return LoopFacts(steps=100, workers=workers, breakdown=breakdown, update_s=0.1, threads=facts)
 
 
 def summary_of(run, batches, epochs=1, workers=0):
@@ -101,14 +95,14 @@ FEWER = {"change": "num_workers=1", "overrides": {"num_workers": 1}, "ratio": 1.
 @pytest.mark.parametrize("change", (None, FEWER))
 def test_cores_of_other_programs_are_no_reason_for_fewer_workers(change):
     predicted = {"rows": [change] if change else [], "settings": {"num_workers": 4}}
-    main = Main(Facts(threads=5, wanted=5, taken=0.6), workers=4, cpu=0.2, cores=0.8)
-    found = verdict.classify(main, 0.1, 2)
+    loop = loop_of(Facts(threads=5, wanted=5, taken=0.6), workers=4, cpu=0.2, cores=0.8)
+    found = verdict.classify(loop, 2)
     assert found.kind == "cores"
-    text = verdict.advice(main, found, 2, predicted)
+    text = verdict.advice(loop, found, 2, predicted)
     assert text == "advice: other programs use 60% of the 2 cores that this one may run on; measure on an idle machine"
-    main.found = Facts(threads=5, wanted=5, taken=0.01)  # the workers take them from each other
-    assert "num_workers=1" in verdict.advice(main, found, 2, predicted) if change else \
-        "use fewer workers" in verdict.advice(main, found, 2, predicted)
+    loop = replace(loop, threads=Facts(threads=5, wanted=5, taken=0.01))  # the workers take them from each other
+    assert "num_workers=1" in verdict.advice(loop, found, 2, predicted) if change else \
+        "use fewer workers" in verdict.advice(loop, found, 2, predicted)
 
 
 def test_what_other_programs_use_is_measured(tmp_path, monkeypatch):

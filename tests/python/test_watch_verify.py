@@ -146,7 +146,7 @@ def what_if(*words, cwd):
 
 @timing
 def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr(verify, "MAX_OTHERS", 1.0)  # other programs repeat no run
+    monkeypatch.setattr(verify, "busy_s", lambda: None)  # other programs repeat no run
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     (tmp_path / "train.py").write_text(SCRIPT)
     words = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / "plants")]
@@ -212,7 +212,7 @@ if __name__ == "__main__":
 
 
 def test_the_trained_loader_is_measured_and_a_failing_change_is_shown(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(verify, "MAX_OTHERS", 1.0)  # other programs repeat no run
+    monkeypatch.setattr(verify, "busy_s", lambda: None)  # other programs repeat no run
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     (tmp_path / "train.py").write_text(FAILING)
     code = main(["what-if", "--verify", "--run", str(tmp_path / "check"), "--steps", "5", "--blocks", "1", "--change",

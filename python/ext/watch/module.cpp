@@ -402,6 +402,7 @@ void bind_breakdown(nb::module_& module) {
                            kinds_of(reading[0], reading[1], reading[2]));
            })
       .def("set_transforms", &Breakdown::set_transforms)
+      .def("copy", [](const Breakdown& self) { return Breakdown(self); })
       .def_ro("waits", &Breakdown::waits)
       .def_ro("work", &Breakdown::work)
       .def_ro("steady", &Breakdown::steady)

@@ -17,12 +17,12 @@ from .command_line import EVERY
 from .faults import stop
 from .periodic import Periodic
 from .predict import input_of, quick_predictions
-from .run_directory import seconds
 from .signals import without_signals_of_writes
 from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE
-from .verdict import Verdict, advice, classify, too_short
+from .verdict import advice, classify, too_short
 
 if TYPE_CHECKING:
+    from .loop_facts import LoopFacts
     from .watched_loader import WatchedLoader
 
 FIRST_S = 10.0  # from the begin of the recording to the first line
@@ -51,17 +51,16 @@ class Live(Periodic):
         text = (f"{main.name}: {main.table.steps} steps in {time.monotonic() - self._begin:.0f} s: "
                 f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
                 f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%")
-        total = main.table.total
-        verdict = classify(main, seconds(total[UPDATE] + total[LOOP]), cores)
-        self.begin(lambda: _write(text, main, verdict, cores))
+        loop = main.loop()
+        self.begin(lambda: _write(text, loop, cores))
 
 
-def _write(text: str, main: WatchedLoader, verdict: Verdict, cores: int) -> None:
+def _write(text: str, loop: LoopFacts, cores: int) -> None:
     try:
-        short = too_short(main.table.steps) is not None
-        given = None if short else input_of(main, cores)
+        verdict = classify(loop, cores)
+        given = None if too_short(loop.steps) else input_of(loop, cores)
         predicted = None if given is None else quick_predictions(*given)
-        words = [text, verdict.sentence, "" if short else advice(main, verdict, cores, predicted)]
+        words = [text, verdict.sentence, advice(loop, verdict, cores, predicted)]
         write_at_once("; ".join(one for one in words if one))
     except Exception as error:
         stop(error)

@@ -60,12 +60,12 @@ class Log(Periodic):
         if main is not self._main:  # an optimizer has stepped in its loop
             self._main, self._before = main, (0, 0, 0, 0, 0)
         table = main.table
-        ns, total = table.spans, table.total
+        ns = table.spans
         now = (table.steps, table.images, ns[FIRST_BATCH] + ns[LOAD], ns[UPDATE] + ns[LOOP], sum(ns) - ns[SETUP])
         steps, images, *spent = (one - before for one, before in zip(now, self._before))
         self._before = now
         load, update, whole = map(seconds, spent)
-        verdict = classify(main, seconds(total[UPDATE] + total[LOOP]), cores)
+        verdict = classify(main.loop(), cores)
         each = 1e3 / max(1, steps)
         return {"step": table.steps, "epoch": table.epoch, "images": table.images,
                 "load_share": load / whole if whole else 0.0, "update_share": update / whole if whole else 0.0,

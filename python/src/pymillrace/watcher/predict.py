@@ -2,29 +2,23 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._watch import ENOUGH, WORTHWHILE
-from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER
+from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER, Breakdown
 from .intervals import MODEL_ERROR, Doubts, Intervals, half_width, scaled
+from .loop_facts import LoopFacts
 from .paging import Paging, measure
 from .replay import Demand, Setup, replay, without_spinning
-from .spans import LOOP, UPDATE
 from .threads import rows as thread_rows
-
-if TYPE_CHECKING:
-    from .breakdown import Breakdown
-    from .watched_loader import WatchedLoader
 
 PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
 TRANSFER_S = 0.0006
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
 MOST_OFFERED = 128  # workers for batches that wait for storage
-MOST_STRETCHES = 256  # the latest, whose lengths tell how much updates vary
 QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
 # Beyond them a record is not believed, since the time of a replay grows with them.
 LIMITS = {"workers": 1024, "prefetch": 64, "batch": 1 << 30, "cores": 1024}  # in the order of Setup
@@ -55,43 +49,6 @@ class Recorded:
     update_error: float = 0.0
 
 
-class Usage:
-    """CPU and wall time of the loop's body: sums over stretches in which nothing but this loader's loop ran.
-
-    `cpu` holds that of the process's other threads during the whole of the stretches, which are the `others`. They
-    used the share `in_next` of it while the trainer's thread was in next().
-    """
-    __slots__ = ("cpu", "delay", "in_next", "ns", "others", "steps", "stretches")
-
-    def __init__(self) -> None:
-        self.steps = self.ns = self.cpu = self.delay = self.others = 0
-        self.in_next = 0.0
-        self.stretches = deque[tuple[int, int]](maxlen=MOST_STRETCHES)  # the latest ones' steps and ns
-
-    def add(self, steps: int, ns: int, cpu: int, others: int, delay: int) -> None:
-        """Adds a stretch."""
-        self.steps += steps
-        self.ns += ns
-        self.cpu += cpu
-        self.others += others
-        self.delay += delay
-        self.stretches.append((steps, ns))
-
-    def half_width(self) -> float:
-        """Returns the relative half width of the interval of an update's length."""
-        return half_width([float(ns) for _, ns in self.stretches], [float(steps) for steps, _ in self.stretches])
-
-    def demand(self) -> Demand | None:
-        """Returns the demand of one update; None if nothing was measured."""
-        if self.steps == 0 or self.ns <= 0:
-            return None
-        body = self.cpu - self.in_next * self.others
-        wall, cpu = 1e-9 * self.ns / self.steps, 1e-9 * max(0.0, body) / self.steps
-        running = max(wall - 1e-9 * max(0, self.delay) / self.steps, 1e-9)
-        threads = max(1, round(cpu / running))
-        return Demand(cpu=cpu / threads, blocked=max(0.0, running - cpu / threads), threads=threads)
-
-
 def _per(rows: list[float], count: int) -> Demand:
     """Returns the demand of one of `count` events whose kinds of time were summed up. Unknown time counts as blocked."""
     if count == 0:
@@ -113,44 +70,38 @@ def _fetches(breakdown: Breakdown, workers: int, pools: float) -> tuple[Demand, 
                  for (cpu, blocked), part in zip(found, waited))
 
 
-def _pools_per_batch(loader: WatchedLoader) -> float:
+def _pools_per_batch(loop: LoopFacts) -> float:
     """Returns the CPU seconds that threads of pools use for one batch, in the trainer or in workers."""
-    facts, table, steady = loader.facts(), loader.table, loader.breakdown.steady
-    load = 1e-9 * sum(steady) / max(1, table.steps - 1)
-    if not loader.workers:
-        return facts.in_load * load
-    return facts.worker_cpu * (load + 1e-9 * (table.total[UPDATE] + table.total[LOOP]) / table.steps)
+    load = 1e-9 * sum(loop.breakdown.steady) / max(1, loop.steps - 1)
+    if not loop.workers:
+        return loop.threads.in_load * load
+    return loop.threads.worker_cpu * (load + loop.update_s / loop.steps)
 
 
-def setup_of(loader: WatchedLoader, cores: int) -> Setup | None:
-    """Returns the replay's input for a recorded loader. None if the records do not suffice."""
-    breakdown, table = loader.breakdown, loader.table
-    if not loader.sees_inside or breakdown.missing or table.steps < 2 or not breakdown.demands:
+def setup_of(loop: LoopFacts, cores: int) -> Setup | None:
+    """Returns the replay's input for a recorded loop. None if the records do not suffice."""
+    breakdown = loop.breakdown
+    if not loop.sees_inside or breakdown.missing or loop.steps < 2 or not breakdown.demands:
         return None
-    if loader.lane is not None:  # load and update do not take turns in its thread
+    if loop.takes_ahead:  # load and update do not take turns in its thread
         return None
-    update = loader.usage.demand()
-    if update is None:
-        total = table.total
-        update = Demand(blocked=1e-9 * (total[UPDATE] + total[LOOP]) / table.steps)
+    update = loop.usage.demand() or Demand(blocked=loop.update_s / loop.steps)
     batches = breakdown.batches
     send, receive = _per(breakdown.work[TRANSFER], batches), _per(breakdown.rebuilt, breakdown.rebuilds)
-    if not loader.workers:
+    if not loop.workers:
         send = receive = Demand(cpu=TRANSFER_S)
     hand = Demand(cpu=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
-    return Setup(loader.workers, loader.prefetch or PREFETCH, max(1, round(table.images / table.steps)), cores,
-                 _fetches(breakdown, loader.workers, _pools_per_batch(loader)), send, receive, hand, update)
+    return Setup(loop.workers, loop.prefetch or PREFETCH, max(1, round(loop.images / loop.steps)), cores,
+                 _fetches(breakdown, loop.workers, _pools_per_batch(loop)), send, receive, hand, update)
 
 
-def measured_rate(loader: WatchedLoader) -> float | None:
+def measured_rate(loop: LoopFacts) -> float | None:
     """Returns images per second of load + update, without first batches and the start of workers."""
-    table, steady = loader.table, loader.breakdown.steady
-    if table.steps < 2:
+    if loop.steps < 2:
         return None
-    total = table.total
-    load = (sum(steady) - steady[STARTUP]) / (table.steps - 1)
-    step = 1e-9 * (load + (total[UPDATE] + total[LOOP]) / table.steps)
-    return table.images / table.steps / step if step > 0 else None
+    steady = loop.breakdown.steady
+    step = 1e-9 * (sum(steady) - steady[STARTUP]) / (loop.steps - 1) + loop.update_s / loop.steps
+    return loop.images / loop.steps / step if step > 0 else None
 
 
 def paging_of(setup: Setup, batch_bytes: int, collate_cpu: float) -> Paging:
@@ -212,38 +163,37 @@ def changes(setup: Setup, blocked_in_dataset: float, paging: Paging) -> Iterable
             update=Demand()), loading_only=True)
 
 
-def what_if(loader: WatchedLoader, cores: int) -> dict[str, Any] | None:
+def what_if(loop: LoopFacts, cores: int) -> dict[str, Any] | None:
     """Returns the predictions of a run as they stand in summary.json; None if its records do not suffice."""
-    given = input_of(loader, cores)
+    given = input_of(loop, cores)
     record = None if given is None else _predictions(*given)
     if record is not None:
-        if loader.workers and not loader.persistent:
-            record["rows"] += persistent_rows(loader.epochs, record["loader_images_per_s"])
-        record["rows"] += thread_rows(loader.facts(), loader.workers, cores)
+        if loop.workers and not loop.persistent:
+            record["rows"] += persistent_rows(loop.epochs, record["loader_images_per_s"])
+        record["rows"] += thread_rows(loop.threads, loop.workers, cores)
     return record
 
 
-def input_of(loader: WatchedLoader, cores: int) -> tuple[Setup, Recorded] | None:
+def input_of(loop: LoopFacts, cores: int) -> tuple[Setup, Recorded] | None:
     """Returns the input of the predictions; None if the records do not suffice."""
-    setup, rate = setup_of(loader, cores), measured_rate(loader)
+    setup, rate = setup_of(loop, cores), measured_rate(loop)
     if setup is None or rate is None:
         return None
-    work = loader.breakdown.work
+    work = loop.breakdown.work
     blocked = sum(row[1] for row in work[:3])
-    collate = _per(work[COLLATE], loader.breakdown.batches)
-    seconds, usage = [one.seconds for one in setup.fetch], loader.usage
-    return setup, Recorded(rate, work[DATASET][1] / blocked if blocked > 0 else 0.0, loader.batch_bytes, collate.cpu,
-                           1e-9 * usage.ns / usage.steps if usage.steps else 0.0,
-                           half_width(seconds, [1.0] * len(seconds)), usage.half_width())
+    collate = _per(work[COLLATE], loop.breakdown.batches)
+    seconds = [one.seconds for one in setup.fetch]
+    return setup, Recorded(rate, work[DATASET][1] / blocked if blocked > 0 else 0.0, loop.batch_bytes, collate.cpu,
+                           loop.usage.update_s, half_width(seconds, [1.0] * len(seconds)), loop.usage.half_width())
 
 
 def _predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
     return predictions(setup, recorded, paging_of(setup, recorded.batch_bytes, recorded.collate_cpu))
 
 
-def replay_input(loader: WatchedLoader, cores: int) -> dict[str, Any] | None:
+def replay_input(loop: LoopFacts, cores: int) -> dict[str, Any] | None:
     """Returns what the predictions are made from, for a summary of a run that is under way."""
-    given = input_of(loader, cores)
+    given = input_of(loop, cores)
     if given is None:
         return None
     setup, recorded = given
@@ -295,7 +245,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str, Any]]:
+def persistent_rows(epochs: Sequence[dict[str, Any]], alone: float) -> list[dict[str, Any]]:
     """Returns the row of persistent_workers=True, if a run started workers for a second epoch and went through it.
 
     The rate and the ratio are those of the whole epochs after the first, whose start-up the change saves. Epochs that

@@ -91,7 +91,7 @@ def epoch_line(loader: WatchedLoader, ns: list[int], whole: bool) -> dict[str, A
 def _loader(loader: WatchedLoader) -> dict[str, Any]:
     """Returns the summary of one loader."""
     load, update, other = sums(loader.table.total)
-    breakdown, verdict = loader.breakdown, classify(loader, update, cores())
+    breakdown, verdict = loader.breakdown, classify(loader.loop(), cores())
     return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
             "workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
             "start_method": loader.start_method, "persistent_workers": loader.persistent,
@@ -117,8 +117,9 @@ def make(session: Session, main: WatchedLoader, wall: float, complete: bool) -> 
     whole = _loader(main)
     load, update, other = whole["load_s"], whole["update_s"], whole["other_s"]
     steps = main.table.steps
-    verdict = classify(main, update, cores())
-    predicted = what_if(main, cores()) if complete else None
+    loop = main.loop()
+    verdict = classify(loop, cores())
+    predicted = what_if(loop, cores()) if complete else None
     torch = sys.modules.get("torch")
     record = {"command": "watch", "complete": complete, "version": version(), "git": "", "host": platform.node(), "cores": cores(),
               "script": " ".join(sys.argv), "python": platform.python_version(),
@@ -136,11 +137,11 @@ def make(session: Session, main: WatchedLoader, wall: float, complete: bool) -> 
                "bound": verdict.bound,
                "verdict": "; ".join(filter(None, (verdict.sentence, session.memory.warning))),
                "workers_needed": verdict.workers_needed,
-               "advice": advice(main, verdict, cores(), predicted),
+               "advice": advice(loop, verdict, cores(), predicted),
                "threads": _threads(main), "blame": whole["blame"], "blame_what": whole["blame_what"],
                "other_threads_calls": session.foreign_calls, "stalls": len(session.watchdog.reports), "deaths": len(session.deaths.reports),
                "memory": session.memory.facts, "what_if": predicted,
-               **({} if complete else {"replay": replay_input(main, cores())}),
+               **({} if complete else {"replay": replay_input(loop, cores())}),
                "loaders": [_loader(one) for one in session.loaders]}
     return record
 

@@ -3,16 +3,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._watch import LOAD_THAT_BINDS, LOAD_THAT_BINDS_INLINE, STEPS_FOR_VERDICT, WORTHWHILE
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
+from .loop_facts import LoopFacts
 from .predict import best, proposal
-from .threads import IN_LOAD, Facts
+from .threads import IN_LOAD
 from .threads import rows as thread_rows
-
-if TYPE_CHECKING:
-    from .watched_loader import WatchedLoader
 
 LOAD_THAT_BINDS_AHEAD = 0.9  # another thread takes batches ahead: the loop waits if that thread never waits for it
 
@@ -35,31 +33,31 @@ def _percent(part: float) -> str:
     return f"{100 * part:.1f}%" if part < 0.0995 else f"{100 * part:.0f}%"
 
 
-def workers_needed(loader: WatchedLoader, update: float) -> float | None:
+def workers_needed(loop: LoopFacts) -> float | None:
     """Returns the workers that would hide load behind this update; None if it cannot be known."""
-    work = loader.breakdown.work
-    if update <= 0 or not loader.sees_inside or loader.breakdown.missing or sum(work[NOWHERE]) > 0:
+    work = loop.breakdown.work
+    if loop.update_s <= 0 or not loop.sees_inside or loop.breakdown.missing or sum(work[NOWHERE]) > 0:
         return None
     busy = sum(sum(work[place]) - work[place][2] for place in (DATASET, TRANSFORM, COLLATE))
-    return 1e-9 * busy / update
+    return 1e-9 * busy / loop.update_s
 
 
-def _device_gap_share(loader: WatchedLoader, steady: float) -> float | None:
+def _device_gap_share(loop: LoopFacts, steady: float) -> float | None:
     """Returns the share of the steady time in which the device waited for data; None if too few waits were measured."""
-    device = loader.device
-    if device is None or steady <= 0 or device.waits < 2 or 2 * device.waits < loader.table.steps:
+    device = loop.device
+    if device is None or steady <= 0 or device.count < 2 or 2 * device.count < loop.steps:
         return None
-    return (device.seconds - device.first_s) / (device.waits - 1) * (loader.table.steps - 1) / steady
+    return (device.seconds - device.first_s) / (device.count - 1) * (loop.steps - 1) / steady
 
 
-def classify(loader: WatchedLoader, update: float, cores: int) -> Verdict:
+def classify(loop: LoopFacts, cores: int) -> Verdict:
     """Names the place that load was spent on. Leaves the run's first wait out, as `millrace train` does."""
-    needed = workers_needed(loader, update)
-    if (missing := too_short(loader.table.steps)) is not None:
+    needed = workers_needed(loop)
+    if (missing := too_short(loop.steps)) is not None:
         return Verdict("unknown", "unknown", missing, needed)
-    verdict = _classify(loader, update, needed)
-    facts = loader.facts()
-    if loader.infers:
+    verdict = _classify(loop, needed)
+    facts = loop.threads
+    if loop.infers:
         verdict.sentence = f"inference, without gradients or optimizer: {verdict.sentence}"
     if facts.oversubscribed(cores):
         verdict.sentence = f"oversubscribed: {round(facts.threads)} threads on {_cores(cores)}; {verdict.sentence}"
@@ -72,28 +70,28 @@ def too_short(steps: int) -> str | None:
     return f"too short: {missing} more step{'s' * (missing != 1)}" if missing > 0 else None
 
 
-def _classify(loader: WatchedLoader, update: float, needed: float | None) -> Verdict:
-    steady = loader.breakdown.steady
-    load = 1e-9 * sum(steady)
+def _classify(loop: LoopFacts, needed: float | None) -> Verdict:
+    steady = loop.breakdown.steady
+    load, update = 1e-9 * sum(steady), loop.update_s
     share = load / (load + update) if load + update > 0 else 0.0
-    tail = "" if loader.sees_inside else f"; pymillrace cannot see inside {loader.kind}"
+    tail = "" if loop.sees_inside else f"; pymillrace cannot see inside {loop.kind}"
     if needed is not None:
-        have = f"you have {loader.workers}" if loader.workers else "you have none"
+        have = f"you have {loop.workers}" if loop.workers else "you have none"
         tail = f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}"
-    gap = _device_gap_share(loader, load + update)
+    gap = _device_gap_share(loop, load + update)
     if gap is not None and gap < LOAD_THAT_BINDS:
         return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update, in "
                        f"which the host spent {_percent(share)} on load{tail}", needed)
-    if loader.lane is not None:
+    if loop.takes_ahead:
         tail += "; another thread than the loop's takes the batches"
         if share < LOAD_THAT_BINDS_AHEAD:
             return Verdict("device", "", "device-bound: the thread that takes the batches waits for the loop in "
                            f"{_percent(1 - share)} of its time{tail}", needed)
-    limit = LOAD_THAT_BINDS if loader.workers or not loader.sees_inside else LOAD_THAT_BINDS_INLINE
+    limit = LOAD_THAT_BINDS if loop.workers or not loop.sees_inside else LOAD_THAT_BINDS_INLINE
     if (gap is None and share < limit) or load <= 0:
         return Verdict("device", "", f"device-bound: load is {_percent(share)} of load + update{tail}", needed)
     place = max(range(len(PLACES)), key=lambda one: steady[one])
-    of_kind = loader.breakdown.waits[place]
+    of_kind = loop.breakdown.waits[place]
     kind = KINDS[max(range(len(KINDS)), key=lambda one: of_kind[one])]
     if place == NOWHERE:
         return Verdict("unknown", "unknown", f"load-bound: load is {_percent(share)} of load + update; "
@@ -104,59 +102,59 @@ def _classify(loader: WatchedLoader, update: float, needed: float | None) -> Ver
                    f"mostly {words[kind]}; load is {_percent(share)} of load + update{tail}", needed)
 
 
-def advice(loader: WatchedLoader, verdict: Verdict, cores: int, predicted: dict[str, Any] | None) -> str:
+def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: dict[str, Any] | None) -> str:
     """Returns one line: what to try first; nothing after too few steps.
 
     `predicted`: the predictions, where the records suffice for them.
     """
-    if too_short(loader.table.steps) is not None:
+    if too_short(loop.steps) is not None:
         return ""
-    change, facts = None if predicted is None else best(predicted), loader.facts()
-    if not loader.sees_inside:
+    change, facts = None if predicted is None else best(predicted), loop.threads
+    if not loop.sees_inside:
         gain = "a faster loader would not help" if verdict.bound == "device" else "try a faster loader"
-        return f"advice: {gain}; pymillrace cannot see inside {loader.kind}, it recorded load and update only"
-    if facts.cores_are_taken and (verdict.kind == "cores" or _has_fewer_workers(change, loader)):
+        return f"advice: {gain}; pymillrace cannot see inside {loop.kind}, it recorded load and update only"
+    if facts.cores_are_taken and (verdict.kind == "cores" or _has_fewer_workers(change, loop)):
         return (f"advice: other programs use {100 * (facts.taken or 0):.0f}% of the {_cores(cores)} that this one may "
                 "run on; measure on an idle machine")
-    if (fewer := _fewer_threads(loader, verdict, cores, facts, change)) is not None:
+    if (fewer := _fewer_threads(loop, verdict, cores, change)) is not None:
         return fewer
-    covered = verdict.bound == "device" and loader.device is not None  # the replay knows nothing of queued work
+    covered = verdict.bound == "device" and loop.device is not None  # the replay knows nothing of queued work
     if change is not None and verdict.bound != "startup" and not covered:
-        return f"advice: {proposal(change)}{_slowest(loader, verdict)}"
+        return f"advice: {proposal(change)}{_slowest(loop, verdict)}"
     if verdict.bound == "device":
         return "advice: the loader keeps up; a faster model or device would help, a faster loader would not"
     if verdict.bound == "startup":
-        if loader.workers and not loader.persistent and loader.table.epoch > 1:
+        if loop.workers and not loop.persistent and loop.epoch > 1:
             return "advice: set persistent_workers=True, so that workers start once and not in every epoch"
         return "advice: most of load is start-up; watch a longer run"
     if verdict.bound == "handover":
         return "advice: batches are handed over too often: use larger batches"
     if verdict.bound == "transfer":
         return "advice: batches are expensive to send: keep images uint8 until they are on the device"
-    if verdict.kind == "cores" and loader.workers < cores:
+    if verdict.kind == "cores" and loop.workers < cores:
         return f"advice: other programs use the {cores} cores that this one may run on; measure on an idle machine"
     if verdict.kind == "cores":
-        return (f"advice: {loader.workers} workers and the training loop share {cores} cores: use fewer workers, "
+        return (f"advice: {loop.workers} workers and the training loop share {cores} cores: use fewer workers, "
                 "or make the work cheaper")
     wanted = math.ceil(verdict.workers_needed) if verdict.workers_needed is not None else None
     room = wanted if verdict.kind == "blocked" or wanted is None else min(wanted, max(1, cores - 1))
-    cheaper = f"advice: make the {verdict.bound} cheaper{_slowest(loader, verdict)}"
-    if room is None or room <= loader.workers:
+    cheaper = f"advice: make the {verdict.bound} cheaper{_slowest(loop, verdict)}"
+    if room is None or room <= loop.workers:
         return f"{cheaper}; more workers have no core to run on"
     if predicted is not None:
         return f"{cheaper}; no other setting is sure to gain {100 * (WORTHWHILE - 1):.0f}%"
-    return f"advice: try num_workers={room}{_slowest(loader, verdict)}"
+    return f"advice: try num_workers={room}{_slowest(loop, verdict)}"
 
 
-def _has_fewer_workers(change: dict[str, Any] | None, loader: WatchedLoader) -> bool:
-    return change is not None and change["overrides"].get("num_workers", loader.workers) < loader.workers
+def _has_fewer_workers(change: dict[str, Any] | None, loop: LoopFacts) -> bool:
+    return change is not None and change["overrides"].get("num_workers", loop.workers) < loop.workers
 
 
-def _fewer_threads(loader: WatchedLoader, verdict: Verdict, cores: int, facts: Facts, change: dict[str, Any] | None
-                   ) -> str | None:
+def _fewer_threads(loop: LoopFacts, verdict: Verdict, cores: int, change: dict[str, Any] | None) -> str | None:
     """Returns the advice to set numbers of threads, where other threads compute while the loop waits for data."""
-    rows = thread_rows(facts, loader.workers, cores)
-    in_load = facts.pools_in_load >= IN_LOAD and not loader.workers
+    facts = loop.threads
+    rows = thread_rows(facts, loop.workers, cores)
+    in_load = facts.pools_in_load >= IN_LOAD and not loop.workers
     if not rows or verdict.bound == "device" or not (in_load or facts.oversubscribed(cores)):
         return None
     why = (f"{round(facts.threads)} threads want {_cores(cores)}" if facts.oversubscribed(cores) else
@@ -168,10 +166,10 @@ def _fewer_threads(loader: WatchedLoader, verdict: Verdict, cores: int, facts: F
     return f"advice: try {names}: {why}; pymillrace what-if --verify measures what that gives{then}"
 
 
-def _slowest(loader: WatchedLoader, verdict: Verdict) -> str:
-    walls = [wall for wall, _ in loader.breakdown.rows]
+def _slowest(loop: LoopFacts, verdict: Verdict) -> str:
+    walls = [wall for wall, _ in loop.breakdown.rows]
     if verdict.bound != "transform" or not any(walls):
         return ""
     slowest = max(range(len(walls)), key=walls.__getitem__)
     part = walls[slowest] / sum(walls)
-    return f" ({loader.transforms[slowest]} takes {100 * part:.0f}% of the transforms' time)"
+    return f" ({loop.transforms[slowest]} takes {100 * part:.0f}% of the transforms' time)"

@@ -16,12 +16,13 @@ from .device import DeviceGaps, device_gaps
 from .faults import pass_on
 from .hooks import evaluates
 from .lane import Lane
+from .loop_facts import DeviceWaits, LoopFacts
 from .plan import end_at
-from .predict import Usage
 from .signals import without_signals_of_workers, without_signals_of_writes
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .threads import Facts, Threads
 from .transforms import TransformTimer
+from .usage import Usage
 
 if TYPE_CHECKING:
     from .session import Session
@@ -351,6 +352,17 @@ class WatchedLoader:
             return Facts()
         cpu, wall, _, _ = self.recorder.others
         return self.threads.facts(cpu / wall if wall > 0 else 0.0)
+
+    def loop(self) -> LoopFacts:
+        """Returns what is known of its loop now."""
+        total, gaps = self.table.total, self.device
+        return LoopFacts(
+            kind=self.kind, workers=self.workers, prefetch=self.prefetch, persistent=self.persistent,
+            transforms=tuple(self.transforms), batch_bytes=self.batch_bytes, infers=self.infers,
+            takes_ahead=self.lane is not None, epoch=self.table.epoch, steps=self.table.steps,
+            images=self.table.images, update_s=1e-9 * (total[UPDATE] + total[LOOP]), epochs=tuple(self.epochs),
+            breakdown=self.breakdown.copy(), usage=self.usage.copy(),
+            device=None if gaps is None else DeviceWaits(gaps.waits, gaps.seconds, gaps.first_s), threads=self.facts())
 
     @property
     def infers(self) -> bool:

@@ -1,0 +1,44 @@
+"""What was recorded of a loader's loop up to one moment: what its verdict, advice and predictions follow from."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .breakdown import Breakdown
+from .threads import Facts
+from .usage import Usage
+
+
+@dataclass(frozen=True)
+class DeviceWaits:
+    """Waits for a batch during which the device had nothing to do."""
+    count: int
+    seconds: float
+    first_s: float  # the first one's
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """A loop at one moment."""
+    kind: str = "DataLoader"
+    workers: int = 0
+    prefetch: int = 0  # batches per worker; 0 without workers
+    persistent: bool = False
+    transforms: Sequence[str] = ()
+    batch_bytes: int = 0  # of the first batch
+    infers: bool = False  # it only computes outputs
+    takes_ahead: bool = False  # another thread than the loop's takes the batches
+    epoch: int = 1
+    steps: int = 0
+    images: int = 0
+    update_s: float = 0.0  # of finished steps
+    epochs: Sequence[dict[str, Any]] = ()  # as in epochs.jsonl
+    breakdown: Breakdown = field(default_factory=Breakdown)  # a copy, which nothing is added to
+    usage: Usage = field(default_factory=Usage)  # of its body; a copy too
+    device: DeviceWaits | None = None
+    threads: Facts = Facts()
+
+    @property
+    def sees_inside(self) -> bool:
+        return self.kind == "DataLoader"
