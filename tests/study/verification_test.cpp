@@ -226,6 +226,39 @@ TEST(Verification, IsVoidWhenOneChangeLacksHalfOfItsBlocks) {
   EXPECT_TRUE(verified.is_void());
 }
 
+TEST(Verification, AChangeThatFailsIsNotRunAgainAndTheOthersCount) {
+  std::array<int, 3> calls{};
+  const Verification verified({{0, 1, 2}, {2, 0, 1}}, [&](Index change) {
+    TimedRun run = quiet(change);
+    if (change) ++calls[*change];
+    run.failed = change == 1;
+    return run;
+  });
+  EXPECT_EQ(calls, (std::array{2, 1, 2}));
+  EXPECT_TRUE(verified.has_failed(1) && !verified.has_failed(0));
+  EXPECT_FALSE(verified.ratio(1));
+  EXPECT_EQ(verified.ratio(2), 4);
+  EXPECT_FALSE(verified.is_void() || verified.stopped()) << "the others have a score";
+  EXPECT_EQ(verified.runs().size(), 6u + 5u) << "the baseline before it serves the next change";
+  const Verification nothing({{0}, {0}}, [](Index change) {
+    return TimedRun{change, 100, 0, change.has_value()};
+  });
+  EXPECT_TRUE(nothing.is_void()) << "no change is left";
+  EXPECT_EQ(nothing.runs().size(), 2u);
+}
+
+TEST(Verification, ABaselineThatFailsEndsItAndKeepsTheRatios) {
+  int baselines = 0;
+  const Verification verified({{0}, {0}, {0}}, [&](Index change) {
+    TimedRun run = quiet(change);
+    run.failed = !change && ++baselines == 3;
+    return run;
+  });
+  EXPECT_TRUE(verified.stopped());
+  EXPECT_EQ(verified.runs().size(), 4u) << "a run that failed is not tried again";
+  EXPECT_EQ(verified.valid_blocks(0), 1u);
+}
+
 TEST(Verification, TheThresholdIsATenthOfTheMachine) {
   EXPECT_DOUBLE_EQ(kMaxOthers, 0.1);
   EXPECT_FALSE((TimedRun{{}, 1, 0.1}.is_void()));
