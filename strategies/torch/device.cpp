@@ -319,28 +319,28 @@ std::unique_ptr<DeviceStreams> make_device_streams(torch::Device device) {
 
 // Times the parts of a step.
 
-void StepMarks::place(DeviceStreams& streams, Place place) {
-  std::unique_ptr<DeviceMark>& mark = marks_[static_cast<std::size_t>(place)];
+void StepMarks::place(DeviceStreams& streams, Point point) {
+  std::unique_ptr<DeviceMark>& mark = marks_[static_cast<std::size_t>(point)];
   if (mark == nullptr)
     mark = streams.mark();
   else
     streams.mark_again(*mark);
-  placed_[static_cast<std::size_t>(place)] = true;
+  placed_[static_cast<std::size_t>(point)] = true;
 }
 
 FinishedStep StepMarks::read(DeviceStreams& streams, std::uint64_t step) {
   FinishedStep finished;
   finished.step = step;
-  finished.begin = streams.time_of(at(Place::begin));
+  finished.begin = streams.time_of(at(Point::begin));
   const base::Clock::Ticks backward =
-      placed(Place::backward) ? streams.time_of(at(Place::backward)) : finished.begin;
+      placed(Point::backward) ? streams.time_of(at(Point::backward)) : finished.begin;
   const base::Clock::Ticks update =
-      placed(Place::step) ? streams.time_of(at(Place::step)) : backward;
-  finished.end = streams.time_of(at(Place::end));
+      placed(Point::step) ? streams.time_of(at(Point::step)) : backward;
+  finished.end = streams.time_of(at(Point::end));
   if (is_whole_graph_) finished.parts = DeviceParts{.graph = finished.end - finished.begin};
-  if (!placed(Place::step)) return finished;
+  if (!placed(Point::step)) return finished;
   DeviceParts parts;
-  if (placed(Place::backward)) {
+  if (placed(Point::backward)) {
     parts.forward = backward - finished.begin;
     parts.backward = update - backward;
   } else {

@@ -138,27 +138,27 @@ class DeviceStreams {
 /// The marks of a step: where the device begins it, where its parts meet, and where it ends.
 class StepMarks {
  public:
-  enum class Place { begin, backward, step, end };
+  enum class Point { begin, backward, step, end };
 
-  /// Places a mark. Call it in the order of Place; begin and end are required, and the others may
+  /// Places a mark. Call it in the order of Point; begin and end are required, and the others may
   /// be left out.
-  void place(DeviceStreams& streams, Place place);
-  bool placed(Place place) const { return placed_[static_cast<std::size_t>(place)]; }
+  void place(DeviceStreams& streams, Point point);
+  bool placed(Point point) const { return placed_[static_cast<std::size_t>(point)]; }
   /// Declares that one graph is the whole step, the optimizer's part included.
   void set_whole_graph() { is_whole_graph_ = true; }
-  bool reached() { return at(Place::end).reached(); }
-  void wait() { at(Place::end).wait(); }
+  bool reached() { return at(Point::end).reached(); }
+  void wait() { at(Point::end).wait(); }
   /// Returns the step's times, once it has been reached. Parts are known where the mark between
   /// backward and step was placed; without one before backward, the first part is a graph.
   FinishedStep read(DeviceStreams& streams, std::uint64_t step);
 
  private:
-  static constexpr std::size_t kPlaces = 4;
+  static constexpr std::size_t kPoints = 4;
 
-  DeviceMark& at(Place place) { return *marks_[static_cast<std::size_t>(place)]; }
+  DeviceMark& at(Point point) { return *marks_[static_cast<std::size_t>(point)]; }
 
-  std::array<std::unique_ptr<DeviceMark>, kPlaces> marks_;  ///< made at their first use
-  std::array<bool, kPlaces> placed_{};
+  std::array<std::unique_ptr<DeviceMark>, kPoints> marks_;  ///< made at their first use
+  std::array<bool, kPoints> placed_{};
   bool is_whole_graph_ = false;
   friend class MarkRing;
 };

@@ -168,7 +168,7 @@ void TorchStrategy::hold_until_copied(Batch& batch) {
 
 void TorchStrategy::hold(Batch batch, std::vector<OwnedMark> copied) {
   held_.hold(std::move(batch), std::move(copied));
-  marks_->place(*streams_, StepMarks::Place::begin);
+  marks_->place(*streams_, StepMarks::Point::begin);
 }
 
 std::vector<torch::Tensor> TorchStrategy::device_state() {

@@ -78,7 +78,7 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
   }
   if (spans != nullptr) {
     spans->enter(measure::Span::backward);
-    if (marks_ != nullptr && device_parts_) marks_->place(*streams_, StepMarks::Place::backward);
+    if (marks_ != nullptr && device_parts_) marks_->place(*streams_, StepMarks::Point::backward);
   }
   loss.backward(scaler_.root_gradient(loss, mean ? 1 : 1 / static_cast<double>(window_samples)));
   return loss.detach();
@@ -99,8 +99,8 @@ class TorchStrategy::DeviceStep final : public QueuedStep {
       loss_.copy_(loss.value, /*non_blocking=*/true);
     }
     // A step without samples has not begun.
-    if (!marks_.placed(StepMarks::Place::begin)) marks_.place(streams, StepMarks::Place::begin);
-    marks_.place(streams, StepMarks::Place::end);
+    if (!marks_.placed(StepMarks::Point::begin)) marks_.place(streams, StepMarks::Point::begin);
+    marks_.place(streams, StepMarks::Point::end);
   }
   bool done() override { return marks_.reached(); }
   FinishedStep finish() override {
@@ -157,7 +157,7 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, measure::Span
     if (loss.updated)
       marks_->set_whole_graph();
     else
-      marks_->place(*streams_, StepMarks::Place::step);
+      marks_->place(*streams_, StepMarks::Point::step);
   }
   batch.release();
   if (labelled) counted_ += loss.samples;

@@ -18,7 +18,7 @@ inline constexpr int kSteps = 20;
 inline std::vector<train::FinishedStep> mark_steps(
     train::DeviceStreams& streams, int inflight, int room,
     const std::function<void()>& work = [] {}) {
-  using Place = train::StepMarks::Place;
+  using Point = train::StepMarks::Point;
   train::MarkRing ring(room);
   std::deque<train::StepMarks*> queued;
   std::vector<train::FinishedStep> finished;
@@ -30,9 +30,9 @@ inline std::vector<train::FinishedStep> mark_steps(
   for (int step = 0; step < kSteps; ++step) {
     if (inflight > 0 && queued.size() == static_cast<std::size_t>(inflight)) read_oldest();
     queued.push_back(&ring.next());
-    queued.back()->place(streams, Place::begin);
+    queued.back()->place(streams, Point::begin);
     work();
-    queued.back()->place(streams, Place::end);
+    queued.back()->place(streams, Point::end);
     if (inflight == 0) read_oldest();
   }
   return finished;

@@ -86,7 +86,7 @@ void Timeline::leave(std::int64_t now) {
   forward_ = step_begin_ = step_end_ = 0;
 }
 
-void Timeline::add(Table& table, Span span, std::int64_t now) {
+void Timeline::add(Table& table, LoopSpan span, std::int64_t now) {
   table.row.ns[span] += now - since_;
   busy_ += now - since_;
   since_ = now;

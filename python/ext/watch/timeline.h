@@ -12,7 +12,7 @@ namespace millrace::watch {
 
 /// Spans of a row, in the order of the columns of steps.csv. first_batch and load count as load,
 /// update and loop as update, the others as other.
-enum Span { kSetup, kFirstBatch, kLoad, kUpdate, kLoop, kEvaluate, kLog, kBetween, kSpans };
+enum LoopSpan { kSetup, kFirstBatch, kLoad, kUpdate, kLoop, kEvaluate, kLog, kBetween, kSpans };
 
 inline constexpr std::array<const char*, kSpans> kSpanNames{
     "setup", "first_batch", "load", "update", "loop", "evaluate", "log", "between"};
@@ -95,7 +95,7 @@ class Timeline {
 
  private:
   void leave(std::int64_t now);
-  void add(Table& table, Span span, std::int64_t now);
+  void add(Table& table, LoopSpan span, std::int64_t now);
   void away(Table& table) const;
   void back(Table& table) const;
   void bring_to_front(const std::shared_ptr<Table>& table);

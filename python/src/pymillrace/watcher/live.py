@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from . import replay
 from .command_line import EVERY
 from .faults import stop
 from .periodic import Periodic
@@ -42,6 +43,7 @@ class Live(Periodic):
 
     def __init__(self, interval_s: float) -> None:
         super().__init__("line", min(FIRST_S, interval_s), interval_s)
+        replay.load()
         self._begin = time.monotonic()
 
     def tell(self, main: WatchedLoader, cores: int) -> None:

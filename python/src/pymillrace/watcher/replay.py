@@ -44,6 +44,15 @@ class Rates:
     update_s: float
 
 
+def load() -> None:
+    """Loads the library that runs replays.
+
+    Call it before another thread replays: one that loads a library while the process forks leaves the child a locked
+    dynamic linker.
+    """
+    from .. import _predict  # noqa: F401
+
+
 def replay(setup: Setup) -> Rates:
     """Runs the simulation. Raises ValueError for input without cores, samples, demands or outstanding batches."""
     from .. import _predict  # a watched script loads it when predictions are made
