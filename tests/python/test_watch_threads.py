@@ -166,10 +166,10 @@ class Torch:
         return 12
 
 
-def loop_of(facts, workers=0):
-    """Returns a loop of 100 steps whose load was computing in the data set."""
+def loop_of(facts, workers=0, cpu=10**9):
+    """Returns a loop of 100 steps whose load was a second in the data set, of which it computed for `cpu` ns."""
     breakdown = Breakdown()
-    breakdown.add_outside(0, [10**9, 10**9, 0], 1e9)
+    breakdown.add_outside(0, [10**9, cpu, 0], 1e9)
     return LoopFacts(steps=100, workers=workers, breakdown=breakdown, update_s=0.1, threads=facts)
 
 
@@ -188,6 +188,20 @@ def test_the_verdict_and_the_advice_name_oversubscription(monkeypatch):
     assert text.endswith("; then num_workers=2") and "predicted" not in text
     assert not verdict.classify(loop_of(Facts(threads=3, wanted=2.9)), 2).sentence.startswith("over")  # no pools
     assert not verdict.classify(loop_of(Facts(threads=13, trainer=12, wanted=1.5)), 2).sentence.startswith("over")
+
+
+@pytest.mark.parametrize("cpu, change, first", (
+    (10**8, True, "num_workers=4"), (10**8, False, "torch.set_num_threads(1)"),
+    (9 * 10**8, True, "torch.set_num_threads(1)")))
+def test_workers_come_before_threads_where_load_waits_for_storage(monkeypatch, cpu, change, first):
+    monkeypatch.setitem(sys.modules, "torch", Torch)
+    loop = loop_of(Facts(threads=2, trainer=1, wanted=1.5, in_load=0.2, pools_in_load=0.2), cpu=cpu)
+    row = {"change": "num_workers=4", "overrides": {"num_workers": 4}, "ratio": 4.0, "low": 3.0, "high": 5.0,
+           "loading_only": False, "images_per_s": 4.0}
+    found = verdict.classify(loop, 2)
+    assert found.kind == ("blocked" if cpu < 5 * 10**8 else "cpu")
+    text = verdict.advice(loop, found, 2, {"rows": [row] if change else [], "settings": {"num_workers": 0}})
+    assert text.startswith(f"advice: try {first}:")
 
 
 @pytest.mark.parametrize("facts, workers, expected", (
