@@ -5,15 +5,14 @@
 
 #include <initializer_list>
 #include <random>
+#include <stdexcept>
 
-#include "millrace/error.h"
-
-namespace millrace::study {
+namespace millrace::predict {
 namespace {
 
 /// 64 samples of 10 µs per batch on one worker: 640 µs of loading, against a device of 1 ms.
-predict::ReplayInput base() {
-  predict::ReplayInput in;
+ReplayInput base() {
+  ReplayInput in;
   in.cores = 2;
   in.workers = 1;
   in.batch = 64;
@@ -24,7 +23,7 @@ predict::ReplayInput base() {
 }
 
 TEST(Replay, ADeviceThatIsTheLimitIsNeverKeptWaiting) {
-  const predict::ReplayOutput out = replay(base());
+  const ReplayOutput out = replay(base());
   EXPECT_NEAR(out.images_per_s, 64 / 1e-3, 1);
   EXPECT_NEAR(out.load_s, 0, 1e-9);
   EXPECT_NEAR(out.update_s, 1e-3, 1e-9);
@@ -34,9 +33,9 @@ TEST(Replay, ADeviceThatIsTheLimitIsNeverKeptWaiting) {
 }
 
 TEST(Replay, ALoaderThatIsTheLimitGivesItsOwnRate) {
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.update_s = 0.2e-3;
-  const predict::ReplayOutput one = replay(in);
+  const ReplayOutput one = replay(in);
   EXPECT_NEAR(one.images_per_s, 1 / 10e-6, 0.005 / 10e-6);
   EXPECT_NEAR(one.load_s + one.update_s, 640e-6, 4e-6);
   EXPECT_NEAR(one.workers_busy, 1, 1e-3);
@@ -49,11 +48,11 @@ TEST(Replay, ALoaderThatIsTheLimitGivesItsOwnRate) {
 }
 
 TEST(Replay, WithoutWorkersLoadAndUpdateTakeTurns) {
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.workers = 0;
   in.batch_s = 60e-6;
   in.host_s = 5e-6;
-  const predict::ReplayOutput out = replay(in);
+  const ReplayOutput out = replay(in);
   EXPECT_NEAR(out.load_s, 700e-6, 1e-9);
   EXPECT_NEAR(out.update_s, 1e-3, 1e-9);
   EXPECT_NEAR(out.other_s, 5e-6, 1e-9);
@@ -62,7 +61,7 @@ TEST(Replay, WithoutWorkersLoadAndUpdateTakeTurns) {
 
 TEST(Replay, TwoCoresAreSharedByLoaderAndDeviceWork) {
   // One worker and an update of one thread on one core: each gets half of it while both run.
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.cores = 1;
   in.update_threads = 1;
   in.frees_early = false;
@@ -78,7 +77,7 @@ TEST(Replay, TwoCoresAreSharedByLoaderAndDeviceWork) {
 }
 
 TEST(Replay, CrowdedCoresAreSlowerByWhatWasMeasured) {
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.update_s = 0.1e-3;
   in.workers = 2;
   const double free = replay(in).images_per_s;
@@ -89,7 +88,7 @@ TEST(Replay, CrowdedCoresAreSlowerByWhatWasMeasured) {
 }
 
 TEST(Replay, StorageIsAQueueWithBandwidthLatencyAndRequests) {
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.update_s = 0.1e-3;
   in.sample_s = 1e-6;
   in.io_threads = 4;
@@ -110,7 +109,7 @@ TEST(Replay, StorageIsAQueueWithBandwidthLatencyAndRequests) {
 }
 
 TEST(Replay, BandwidthThatIsNotTheLimitTakesNothingAway) {
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.bytes = {100e3};
   in.io_threads = 4;
   in.storage.bytes_per_s = 1.3 * 64 / 1e-3 * 100e3;
@@ -121,7 +120,7 @@ TEST(Replay, BandwidthThatIsNotTheLimitTakesNothingAway) {
 
 TEST(Replay, OneBatchAheadIsNotEnoughWhereBatchesDiffer) {
   // Every sixteenth batch costs sixteen times as much: several slots even that out, one cannot.
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.batch = 1;
   in.sample_s = 640e-6;
   in.weights.assign(6400, 16.0 / 31);
@@ -135,7 +134,7 @@ TEST(Replay, OneBatchAheadIsNotEnoughWhereBatchesDiffer) {
 }
 
 TEST(Replay, AnEpochsShortBatchCountsItsOwnSamples) {
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.samples = 96;  // batches of 64 and 32
   EXPECT_NEAR(replay(in).images_per_s, 48 / 1e-3, 1);
   in.drop_last = true;
@@ -143,7 +142,7 @@ TEST(Replay, AnEpochsShortBatchCountsItsOwnSamples) {
 }
 
 TEST(Replay, TakingABatchIsTheTrainersOwnWork) {
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.take_s = 30e-6;
   EXPECT_NEAR(replay(in).load_s, 30e-6, 1e-9);
   EXPECT_NEAR(replay(in).images_per_s, 64 / 1.03e-3, 1);
@@ -153,7 +152,7 @@ TEST(Replay, TakingABatchIsTheTrainersOwnWork) {
 
 TEST(Replay, WakingUpIsHiddenByTheSlots) {
   // With all slots full nobody sleeps; while the trainer does, the workers continue.
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.wake_s = 50e-6;
   EXPECT_NEAR(replay(in).load_s, 0, 1e-9);
   in.update_s = 0.2e-3;
@@ -161,7 +160,7 @@ TEST(Replay, WakingUpIsHiddenByTheSlots) {
 }
 
 TEST(Replay, RanksShareCoresAndStorageButNotDevices) {
-  predict::ReplayInput in = base();
+  ReplayInput in = base();
   in.ranks = 2;
   EXPECT_NEAR(replay(in).images_per_s, 2 * 64 / 1e-3, 10);
   in.update_s = 0.1e-3;
@@ -174,29 +173,27 @@ TEST(Replay, RanksShareCoresAndStorageButNotDevices) {
 }
 
 TEST(Replay, RefusesWhatNoRunCouldBe) {
-  for (const auto& spoil : std::initializer_list<void (*)(predict::ReplayInput&)>{
-           [](predict::ReplayInput& in) { in.cores = 0; },
-           [](predict::ReplayInput& in) { in.samples = 0; },
-           [](predict::ReplayInput& in) { in.prefetch = 0; },
-           [](predict::ReplayInput& in) { in.steps = 0; },
-           [](predict::ReplayInput& in) {
+  for (const auto& spoil : std::initializer_list<void (*)(ReplayInput&)>{
+           [](ReplayInput& in) { in.cores = 0; }, [](ReplayInput& in) { in.samples = 0; },
+           [](ReplayInput& in) { in.prefetch = 0; }, [](ReplayInput& in) { in.steps = 0; },
+           [](ReplayInput& in) {
              in.drop_last = true;
              in.samples = 63;
            }}) {
-    predict::ReplayInput in = base();
+    ReplayInput in = base();
     spoil(in);
     EXPECT_THROW(replay(in), std::invalid_argument);
   }
 }
 
 /// Returns a configuration of any kind, keyed by `index`.
-predict::ReplayInput any(std::uint32_t index) {
+ReplayInput any(std::uint32_t index) {
   std::mt19937 draw(index);
   const auto integer = [&draw](std::uint32_t below) { return static_cast<int>(draw() % below); };
   const auto between = [&draw](double low, double high) {
     return low + (high - low) * static_cast<double>(draw()) / 0x1p32;
   };
-  predict::ReplayInput in;
+  ReplayInput in;
   in.cores = 1 + integer(8);
   in.workers = integer(6);
   in.io_threads = integer(3) * 2;
@@ -225,15 +222,15 @@ predict::ReplayInput any(std::uint32_t index) {
 
 TEST(ReplayProperties, NoConfigurationBeatsItsResources) {
   for (std::uint32_t i = 0; i < 300; ++i) {
-    const predict::ReplayInput in = any(i);
-    const predict::ReplayOutput out = replay(in);
+    const ReplayInput in = any(i);
+    const ReplayOutput out = replay(in);
     SCOPED_TRACE(i);
     EXPECT_GE(out.update_s, in.update_s * (1 - 1e-9));
     EXPECT_LE(out.images_per_s, static_cast<double>(in.batch) / in.update_s * (1 + 1e-9));
     for (const double busy : {out.cores_busy, out.workers_busy, out.device_busy})
       EXPECT_LE(busy, 1 + 1e-9);
     EXPECT_GE(out.load_s, 0);
-    const predict::ReplayOutput again = replay(in);
+    const ReplayOutput again = replay(in);
     EXPECT_EQ(out.images_per_s, again.images_per_s);
   }
 }
@@ -241,16 +238,16 @@ TEST(ReplayProperties, NoConfigurationBeatsItsResources) {
 TEST(ReplayProperties, MoreOfAResourceIsNeverMuchWorse) {
   // Another order of events may cost a little: scheduling anomalies, which real runs have too.
   for (std::uint32_t i = 0; i < 150; ++i) {
-    const predict::ReplayInput in = any(i);
+    const ReplayInput in = any(i);
     const double rate = replay(in).images_per_s;
     SCOPED_TRACE(i);
-    predict::ReplayInput faster = in;
+    ReplayInput faster = in;
     faster.update_s /= 2;
     EXPECT_GE(replay(faster).images_per_s, 0.95 * rate);
-    predict::ReplayInput leaner = in;
+    ReplayInput leaner = in;
     leaner.sample_s /= 2;
     EXPECT_GE(replay(leaner).images_per_s, 0.9 * rate);
-    predict::ReplayInput wider = in;
+    ReplayInput wider = in;
     wider.storage.bytes_per_s *= 2;
     wider.storage.requests_per_s *= 2;
     wider.storage.latency_s /= 2;
@@ -260,9 +257,9 @@ TEST(ReplayProperties, MoreOfAResourceIsNeverMuchWorse) {
 
 TEST(ReplayProperties, TimesScaleTogether) {
   for (std::uint32_t i = 0; i < 100; ++i) {
-    predict::ReplayInput in = any(i);
+    ReplayInput in = any(i);
     in.grain = 4;  // the loader's own choice depends on absolute time
-    predict::ReplayInput slow = in;
+    ReplayInput slow = in;
     for (double* time : {&slow.sample_s, &slow.read_s, &slow.batch_s, &slow.update_s, &slow.host_s,
                          &slow.wake_s, &slow.storage.latency_s})
       *time *= 3;
@@ -274,4 +271,4 @@ TEST(ReplayProperties, TimesScaleTogether) {
 }
 
 }  // namespace
-}  // namespace millrace::study
+}  // namespace millrace::predict
