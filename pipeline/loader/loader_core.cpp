@@ -198,13 +198,11 @@ std::optional<std::size_t> LoaderCore::next() {
   {
     const std::lock_guard lock(freeing_);
     if (freed_ + slots_.size() <= consumed_)  // the next slot is still with the caller
-      throw RunError(fmt::format("next(): the caller holds the batch of {} before, and "
-                                 "there are {} "
-                                 "slots",
-                                 slots_.size(), slots_.size()),
-                     options_.workers > 0
-                         ? "give older batches back first, or raise loader.prefetch"
-                         : "give older batches back first");
+      throw RunError(
+          fmt::format("next(): the caller holds the batch of {} before, and there are {} slots",
+                      slots_.size(), slots_.size()),
+          options_.workers > 0 ? "give older batches back first, or raise loader.prefetch"
+                               : "give older batches back first");
   }
   const std::size_t index = consumed_ % slots_.size();
   Slot& slot = slots_[index];
@@ -324,8 +322,7 @@ void LoaderCore::free_slot(std::size_t index) {
 }
 
 std::shared_ptr<const BatchContents> LoaderCore::detach(std::size_t index) {
-  return pool_->detach(slots_[index],
-                       /*copy=*/options_.mode != LoaderMode::normal);
+  return pool_->detach(slots_[index], /*copy=*/options_.mode != LoaderMode::normal);
 }
 
 LoaderStats LoaderCore::stats() const {

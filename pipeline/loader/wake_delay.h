@@ -1,4 +1,4 @@
-// How long the consumer waited for a core when its batch was there.
+// Delay between the end of a batch and the consumer that waits for it: time without a core.
 #pragma once
 
 #include <cstdint>
