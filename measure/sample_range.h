@@ -17,8 +17,8 @@ inline std::int64_t samples_per_range(std::int64_t count, int workers, int prefe
   if (cost_ns <= 0) return std::max<std::int64_t>(1, (count + workers - 1) / workers);
   // Too few batches are open to keep every worker busy with a whole one.
   const std::int64_t ranges = (workers + prefetch - 1) / prefetch;
-  const std::int64_t most = (count + ranges - 1) / ranges;
-  return std::max<std::int64_t>(1, std::min(most, static_cast<std::int64_t>(kRangeNs / cost_ns)));
+  const auto most = static_cast<double>((count + ranges - 1) / ranges);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(most, kRangeNs / cost_ns)));
 }
 
 }  // namespace millrace::measure

@@ -11,9 +11,10 @@
 namespace millrace::predict {
 namespace {
 
-/// Of the replays that find an update's demand.
-constexpr int kFitSteps = 24;
+/// Replays that find an update's demand, and their steps.
 constexpr int kFitRounds = 7;
+constexpr int kFitSteps = 24;
+constexpr const char* kNoTime = "a replay needs work that takes time";
 
 class Loop {
  public:
@@ -85,7 +86,9 @@ DataLoaderOutput Loop::run() {
     for (const std::size_t thread : threads) ended(thread);
   }
   const auto steps = static_cast<double>(total_ - warm_up_);
-  return {.images_per_s = steps * static_cast<double>(in_.batch) / (cores_.now() - counted_from_),
+  const double seconds = cores_.now() - counted_from_;
+  if (!(seconds > 0)) throw std::invalid_argument(kNoTime);  // or too little beside the warm-up's
+  return {.images_per_s = steps * static_cast<double>(in_.batch) / seconds,
           .load_s = load_ / steps,
           .update_s = update_ / steps};
 }
@@ -202,7 +205,7 @@ DataLoaderOutput replay(const DataLoaderInput& input) {
       *std::max_element(input.fetch.begin(), input.fetch.end(),
                         [](const Demand& a, const Demand& b) { return a.seconds() < b.seconds(); });
   if (input.update.seconds() + input.hand.seconds() + longest.seconds() <= 0)
-    throw std::invalid_argument("a replay needs work that takes time");
+    throw std::invalid_argument(kNoTime);
   // Batches are handed out in rounds over the workers: counts whole ones.
   const std::int64_t round = std::max(1, input.workers);
   const std::int64_t warm_up = 2 * round * std::max(1, input.prefetch) + 8;

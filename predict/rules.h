@@ -10,7 +10,7 @@ inline constexpr std::uint64_t kStepsForVerdict = 20;
 
 /// Load as a share of load + update from which it binds.
 inline constexpr double kLoadThatBinds = 0.1;
-/// The same where load and update take turns: no workers make batches meanwhile.
+/// Share from which it binds where load and update take turns: no workers make batches meanwhile.
 inline constexpr double kLoadThatBindsInline = 0.5;
 
 /// Largest share of the cores' CPU time, 0..1, that other programs and the hypervisor may take

@@ -9,7 +9,7 @@
 
 namespace millrace::predict {
 
-/// What a thread computes; each kind slows down in its own way beside busy cores.
+/// Kinds of work of a thread. Each slows down in its own way beside busy cores.
 enum class Work { stage, update, host };
 inline constexpr std::size_t kWorkCount = 3;
 
@@ -35,7 +35,8 @@ struct Cores {
 double progress(double threads, double wanted, int cores, bool spins);
 
 /// Discrete-event simulation of threads that compute, sleep or are idle. Pure arithmetic: equal
-/// calls give equal results. Takes O(log threads) per event.
+/// calls give equal results. An event takes O(log threads), and O(threads of a pool) for each size
+/// of spinning pools.
 class SharedCores {
  public:
   /// Makes `threads` idle threads at time 0.

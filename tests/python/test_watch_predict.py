@@ -141,6 +141,15 @@ def test_usage_tells_cores_from_sleep():
     assert (demand.cpu, demand.threads) == (0.020, 1) and demand.blocked == pytest.approx(0.080)
 
 
+def test_a_change_without_work_that_takes_time_has_no_prediction():
+    # Without workers nothing is left of a fetch whose time was that of shared memory.
+    setup = replace(SETUP, workers=1, fetch=(Demand(cpu=1e-9),), hand=Demand(), update=Demand(cpu=0.01))
+    assert predict.predictions(setup, Recorded(100.0, 0.0), Paging(make=1.0)) is None
+    # The warm-up lasts so long that a clock in seconds does not tell the counted steps from none.
+    late = replace(SETUP, workers=0, fetch=(Demand(cpu=1e9), *[Demand(cpu=1e-12)] * 255), update=Demand(), steps=200)
+    assert predict.predictions(late, Recorded(100.0, 0.0)) is None
+
+
 def test_only_batches_of_workers_pay_for_shared_memory():
     paging = Paging(make=0.005, take=0.003)
     inline = replace(SETUP, workers=0, fetch=(Demand(cpu=0.040), Demand(cpu=0.050)), update=Demand(cpu=0.010))

@@ -3,16 +3,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/set.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "predict/data_loader_replay.h"
@@ -93,11 +91,9 @@ void bind_verification(nb::module_& module) {
             });
           },
           nb::arg("order"), nb::arg("run"))
-      .def_prop_ro("stopped", &Verification::stopped)
       .def_prop_ro("is_void", &Verification::is_void)
       .def("ratio", &Verification::ratio, nb::arg("change"))
-      .def("valid_blocks", &Verification::valid_blocks, nb::arg("change"))
-      .def("has_failed", &Verification::has_failed, nb::arg("change"));
+      .def("valid_blocks", &Verification::valid_blocks, nb::arg("change"));
 }
 
 void bind_statistics(nb::module_& module) {

@@ -1,4 +1,4 @@
-"""What was recorded of a loader's loop up to one moment: what its verdict, advice and predictions follow from."""
+"""Facts about a loader's loop up to one moment, from which its verdict, advice and predictions follow."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -265,16 +265,23 @@ def persistent_rows(epochs: Sequence[dict[str, Any]], alone: float) -> list[dict
 
 def predictions(measured: Setup, recorded: Recorded, paging: Paging = Paging(),
                 wanted: Callable[[Change], bool] = lambda _: True) -> dict[str, Any] | None:
-    """Returns images/s of each wanted change: the recorded rate times the ratio of the two replays."""
+    """Returns images/s of each wanted change: the recorded rate times the ratio of the two replays.
+
+    None if a replay has no work that takes time.
+    """
     try:
-        setup = without_spinning(measured, recorded.update_s) if recorded.update_s > 0 else measured
-        doubts = Doubts(recorded.fetch_error, recorded.update_error,
-                        measured.update.cpu / setup.update.cpu if setup.update.cpu > 0 else 1.0)
-        alone = replace(setup, update=Demand())
-        base, loading = replay(setup), replay(alone)
-        of_loop, of_loading = Intervals(setup, recorded.images_per_s, doubts), Intervals(alone, None, doubts)
+        return _replayed(measured, recorded, paging, wanted)
     except ValueError:
         return None
+
+
+def _replayed(measured: Setup, recorded: Recorded, paging: Paging, wanted: Callable[[Change], bool]) -> dict[str, Any]:
+    setup = without_spinning(measured, recorded.update_s) if recorded.update_s > 0 else measured
+    doubts = Doubts(recorded.fetch_error, recorded.update_error,
+                    measured.update.cpu / setup.update.cpu if setup.update.cpu > 0 else 1.0)
+    alone = replace(setup, update=Demand())
+    base, loading = replay(setup), replay(alone)
+    of_loop, of_loading = Intervals(setup, recorded.images_per_s, doubts), Intervals(alone, None, doubts)
     rows: list[dict[str, Any]] = []
     for change in filter(wanted, changes(setup, recorded.blocked_in_dataset, paging)):
         rates = replay(change.setup)

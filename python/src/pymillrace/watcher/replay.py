@@ -1,4 +1,4 @@
-"""What the replay of a training loop behind a DataLoader takes and gives; predict/data_loader_replay.h runs it."""
+"""Input and result of the replay of a training loop behind a DataLoader, which predict/data_loader_replay.h runs."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

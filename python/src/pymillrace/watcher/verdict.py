@@ -117,8 +117,8 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: dict[str, A
         return (f"advice: other programs use {100 * (facts.taken or 0):.0f}% of the {_cores(cores)} that this one may "
                 "run on; measure on an idle machine")
     if (fewer := _fewer_threads(loop, verdict, cores, change)) is not None:
-        waits = verdict.kind == "blocked" and not facts.oversubscribed(cores)  # threads hold up no read
-        if change is None or not waits:
+        waits = verdict.kind == "blocked" and not facts.oversubscribed(cores)
+        if change is None or not waits:  # more workers shorten waits for storage, other threads do not
             return fewer
     covered = verdict.bound == "device" and loop.device is not None  # the replay knows nothing of queued work
     if change is not None and verdict.bound != "startup" and not covered:

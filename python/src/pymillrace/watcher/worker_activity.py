@@ -1,6 +1,6 @@
 """When each worker made batches lately, from its records: what `pymillrace top` draws as a line per worker.
 
-Takes 1 ms of CPU time for 100 batches in the 10 s, 7 ms for 4096, beside the trainer's thread.
+Took 0.1 ms of CPU time for 100 batches in the 10 s and 3 ms for 4096, beside the trainer's thread (Zen 4, 2026-11-28).
 """
 from __future__ import annotations
 
