@@ -2,8 +2,9 @@
 // ships uninstrumented. No line names our own code.
 //
 // ThreadSanitizer does not see the atomics by which libtbb hands tasks over, and so takes TBB's own
-// reads and writes for races. Only accesses made by TBB's code itself (the innermost frame) are
-// suppressed; accesses by our functions, called from a task or not, are still checked.
+// reads and writes for races. Only accesses made by TBB's code itself (the innermost frame, by the
+// name of its function or, for "operator()", by its file) are suppressed; accesses by our
+// functions, called from a task or not, are still checked.
 //
 // The sanitizers look these functions up by name, so they must be visible.
 
@@ -12,6 +13,7 @@ extern "C" __attribute__((visibility("default"))) const char* __tsan_default_sup
          "race_top:^void tbb::detail::\n"
          "race_top:^bool tbb::detail::\n"
          "race_top:^non-virtual thunk to tbb::detail::\n"
+         "race_top:/oneapi/tbb/\n"
          // TBB's counts, locks and lists of neighbours, whose innermost frame is the standard
          // library's. They do not call our code: a node's body runs in its own task.
          "race:^tbb::detail::d1::wait_context::release\n"
