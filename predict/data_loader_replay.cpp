@@ -195,6 +195,16 @@ void Loop::send(std::size_t worker) {
 
 }  // namespace
 
+Demand mean_of(std::span<const Demand> demands) {
+  Demand sum;
+  for (const Demand& one : demands) {
+    sum.cpu_s += one.cpu_s;
+    sum.blocked_s += one.blocked_s;
+  }
+  const auto count = static_cast<double>(demands.size());
+  return {sum.cpu_s / count, sum.blocked_s / count};
+}
+
 DataLoaderOutput replay(const DataLoaderInput& input) {
   if (input.cores < 1 || input.batch < 1 || input.workers < 0 || input.fetch.empty() ||
       input.steps < 1)
@@ -212,18 +222,20 @@ DataLoaderOutput replay(const DataLoaderInput& input) {
   return Loop(input, warm_up, (input.steps + round - 1) / round * round).run();
 }
 
-double work_share(const DataLoaderInput& input, double update_s) {
-  if (input.update.threads == 1 || input.workers == 0) return 1;
-  DataLoaderInput tried = input;
+DataLoaderInput without_spinning(const DataLoaderInput& measured, double update_s) {
+  if (measured.update.threads == 1 || measured.workers == 0) return measured;
+  DataLoaderInput tried = measured;
   tried.steps = kFitSteps;
   double low = 0;
   double high = 1;
   for (int i = 0; i < kFitRounds; ++i) {
     const double middle = (low + high) / 2;
-    tried.update.cpu_s = middle * input.update.cpu_s;
+    tried.update.cpu_s = middle * measured.update.cpu_s;
     (replay(tried).update_s > update_s ? high : low) = middle;
   }
-  return high;
+  tried = measured;
+  tried.update.cpu_s = high * measured.update.cpu_s;
+  return tried;
 }
 
 }  // namespace millrace::predict

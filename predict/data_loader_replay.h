@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace millrace::predict {
@@ -21,7 +22,15 @@ struct Demand {
   double threads = 1;
 
   double seconds() const { return cpu_s + blocked_s; }
+  /// Returns it with its two times scaled.
+  Demand scaled(double cpu, double blocked) const {
+    return {cpu * cpu_s, blocked * blocked_s, threads};
+  }
+  bool operator==(const Demand&) const = default;
 };
+
+/// Returns the mean of demands of single threads. At least one.
+Demand mean_of(std::span<const Demand> demands);
 
 /// A loop and its demands.
 struct DataLoaderInput {
@@ -36,6 +45,8 @@ struct DataLoaderInput {
   Demand update;              ///< per step: the body of the loop
   int steps = 200;            ///< counted steps, rounded up to whole rounds over the workers
   bool spins = true;          ///< threads of a pool spin while they wait for each other
+
+  bool operator==(const DataLoaderInput&) const = default;
 };
 
 struct DataLoaderOutput {
@@ -48,9 +59,10 @@ struct DataLoaderOutput {
 /// demands that take time, or outstanding batches.
 DataLoaderOutput replay(const DataLoaderInput& input);
 
-/// Returns the share of an update's CPU time with which the replay's update takes `update_s`
-/// seconds, to 0.8%. Threads of a pool compute while they wait for each other, and what was
-/// measured beside workers holds that too. Returns 1 for one thread, and without workers.
-double work_share(const DataLoaderInput& input, double update_s);
+/// Returns the input with that share of an update's CPU time, to 0.8%, with which the replay's
+/// update takes `update_s` seconds. Threads of a pool compute while they wait for each other, and
+/// what was measured beside workers holds that too. The share is 1 for one thread, and without
+/// workers.
+DataLoaderInput without_spinning(const DataLoaderInput& measured, double update_s);
 
 }  // namespace millrace::predict

@@ -12,6 +12,9 @@ inline constexpr std::uint64_t kStepsForVerdict = 20;
 inline constexpr double kLoadThatBinds = 0.1;
 /// Share from which it binds where load and update take turns: no workers make batches meanwhile.
 inline constexpr double kLoadThatBindsInline = 0.5;
+constexpr double load_that_binds(bool overlaps) {
+  return overlaps ? kLoadThatBinds : kLoadThatBindsInline;
+}
 
 /// Largest share of the cores' CPU time, 0..1, that other programs and the hypervisor may take
 /// during a run. Above it they may be its bound, and a run of a verification is void: no ratio uses

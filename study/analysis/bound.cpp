@@ -346,8 +346,7 @@ BoundVerdict classify_steps(const BoundFigures& figures) {
     overlaps = true;
   }
 
-  if (load <= 0 ||
-      verdict.load_share < (overlaps ? predict::kLoadThatBinds : predict::kLoadThatBindsInline)) {
+  if (load <= 0 || verdict.load_share < predict::load_that_binds(overlaps)) {
     if (figures.device && binds_host(*figures.device, all))
       return host_verdict(*figures.device, verdict);
     verdict.share = 1 - verdict.load_share;

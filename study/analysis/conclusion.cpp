@@ -9,6 +9,7 @@
 #include <cmath>
 #include <utility>
 
+#include "predict/ratio_interval.h"
 #include "predict/rules.h"
 
 namespace millrace::study {
@@ -52,13 +53,6 @@ ProfileFacts fitted(ProfileFacts facts, double fit) {
   return facts;
 }
 
-/// Returns the relative half width of intervals that does not come from the demands.
-double model_error(const ProfileFacts& facts, const predict::ReplayOutput& replayed) {
-  const double error = std::hypot(kModelError, facts.rate_error);
-  if (!(facts.images_per_s > 0) || !(replayed.images_per_s > 0)) return error;
-  return std::hypot(error, std::log(replayed.images_per_s / facts.images_per_s));
-}
-
 /// `probed` scales the facts' demands back to what the probes had measured.
 std::vector<Outcome> outcomes_of(const ProfileFacts& facts, double probed,
                                  const predict::ReplayOutput& replayed) {
@@ -67,18 +61,16 @@ std::vector<Outcome> outcomes_of(const ProfileFacts& facts, double probed,
   double bases[2] = {};
   for (std::size_t i = 0; i < 2; ++i)
     bases[i] = replay(with_demand(facts.input, factors[i])).images_per_s;
-  const double widened = 1 + model_error(facts, replayed);
+  const double unexplained = predict::unexplained(std::hypot(kModelError, facts.rate_error),
+                                                  replayed.images_per_s, facts.images_per_s);
   std::vector<Outcome> all;
   for (const ProfileFacts::Tried& one : facts.changes) {
     const double ratio = replay(one.input).images_per_s / replayed.images_per_s;
-    double low = ratio;
-    double high = ratio;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const double with = replay(with_demand(one.input, factors[i])).images_per_s / bases[i];
-      low = std::min(low, with);
-      high = std::max(high, with);
-    }
-    all.push_back({one.change, ratio, std::nullopt, low / widened, high * widened});
+    predict::RatioInterval interval(ratio);
+    for (std::size_t i = 0; i < 2; ++i)
+      interval.include(replay(with_demand(one.input, factors[i])).images_per_s / bases[i]);
+    interval = interval.widened(unexplained);
+    all.push_back({one.change, ratio, std::nullopt, interval.low(), interval.high()});
   }
   return all;
 }

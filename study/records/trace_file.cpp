@@ -1,4 +1,4 @@
-// Writes the Trace Event Format: tracks, slices, flow arrows.
+// Draws a timeline's tracks, slices and arrows.
 #include "study/records/trace_file.h"
 
 #include <fmt/format.h>
@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "base/atomic_file.h"
 #include "measure/batch_history.h"
 #include "measure/spans.h"
+#include "measure/trace_events.h"
 
 namespace millrace::study {
 
@@ -40,15 +40,14 @@ class Writer {
  public:
   Writer(const measure::Timeline& timeline, const TraceOptions& options,
          const std::filesystem::path& file)
-      : timeline_(timeline), options_(options), file_(file), pid_(getpid()) {}
+      : timeline_(timeline),
+        options_(options),
+        file_(file),
+        events_(0, timeline.left_out()),
+        pid_(getpid()) {}
 
   void write() {
-    put(R"({{"displayTimeUnit":"ms","otherData":{{"left_out_records":{}}},"traceEvents":[)"
-        "\n",
-        timeline_.left_out());
-    put(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})", pid_,
-        quoted(options_.process));
-    first_ = false;
+    events_.name_process(pid_, quoted(options_.process));
     timeline_.trainer().records().empty() ? caller() : trainer();
     storage();
     int base = kFirstLoader;
@@ -57,7 +56,7 @@ class Writer {
       io_threads(*loader, base + kFirstIo);
       base += kLoaderStride;
     }
-    put("\n]}}\n");
+    events_.finish();
     flush(0);
     file_.commit();
   }
@@ -65,47 +64,22 @@ class Writer {
  private:
   using Ticks = base::Clock::Ticks;
 
-  template <class... Arguments>
-  void put(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-    fmt::format_to(std::back_inserter(text_), text, std::forward<Arguments>(arguments)...);
-  }
-  /// Writes a separator, and flushes the buffer now and then.
-  void next() {
-    if (!first_) put(",\n");
-    first_ = false;
-    flush(1 << 20);
-  }
   void flush(std::size_t from) {
-    if (text_.size() < from) return;
-    file_.write(std::as_bytes(std::span(text_.data(), text_.size())));
-    text_.clear();
+    if (events_.size() < from) return;
+    const std::string text = events_.take();
+    file_.write(std::as_bytes(std::span(text.data(), text.size())));
   }
 
   /// Returns nanoseconds from the origin. Whole ones keep nested slices nested.
   std::int64_t ns(Ticks ticks) const {
     return std::llround(base::Clock::seconds(ticks - timeline_.origin_ticks()) * 1e9);
   }
-  static double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
-  void name(int track, const std::string& text) {
-    next();
-    put(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}},)"
-        "\n",
-        pid_, track, quoted(text));
-    put(R"({{"name":"thread_sort_index","ph":"M","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
-        pid_, track, track);
-  }
+  void name(int track, const std::string& text) { events_.name_track({pid_, track}, quoted(text)); }
   void slice(int track, std::string_view text, std::int64_t begin, std::int64_t end,
-             const std::string& arguments = "") {
-    next();
-    put(R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}{}}})", text, pid_,
-        track, us(begin), us(end - begin),
-        arguments.empty() ? "" : fmt::format(R"(,"args":{{{}}})", arguments));
-  }
-  void flow(char phase, std::uint64_t id, int track, std::int64_t at) {
-    next();
-    put(R"({{"name":"batch","cat":"flow","ph":"{}",{}"id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
-        phase, phase == 'f' ? R"("bp":"e",)" : "", id, pid_, track, us(at));
+             std::string_view arguments = "") {
+    events_.slice({pid_, track}, text, begin, end, arguments);
+    flush(1 << 20);
   }
 
   /// Writes steps with their spans inside, and beside them the spans outside of steps (setup,
@@ -181,15 +155,10 @@ class Writer {
     name(kStorage, "emulated storage");
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const measure::RequestRecord& request = requests[i];
-      const std::int64_t begin = request.begin_ns - timeline_.origin_ns();
-      const std::int64_t end = request.end_ns - timeline_.origin_ns();
-      for (const char phase : {'b', 'e'}) {
-        next();
-        put(R"({{"name":"request","cat":"storage","ph":"{}","id":{},"pid":{},"tid":{},"ts":{:.3f})",
-            phase, i, pid_, kStorage, us(phase == 'b' ? begin : end));
-        if (phase == 'b') put(R"(,"args":{{"bytes":{}}})", request.bytes);
-        put("}}");
-      }
+      events_.overlapping(
+          {pid_, kStorage}, "storage", "request", i, request.begin_ns - timeline_.origin_ns(),
+          request.end_ns - timeline_.origin_ns(), fmt::format(R"("bytes":{})", request.bytes));
+      flush(1 << 20);
     }
   }
 
@@ -223,7 +192,8 @@ class Writer {
     std::string arguments =
         fmt::format(R"("first":{},"samples":{},"worker":{},"core_wait_us":{:.3f})", unit.first,
                     unit.count, unit.worker, base::Clock::seconds(unit.core_wait) * 1e6);
-    if (unit.cpu_ns >= 0) arguments += fmt::format(R"(,"cpu_us":{:.3f})", us(unit.cpu_ns));
+    if (unit.cpu_ns >= 0)
+      arguments += fmt::format(R"(,"cpu_us":{:.3f})", static_cast<double>(unit.cpu_ns) * 1e-3);
     slice(track, fmt::format("batch {}", record.batch), begin, end, arguments);
     // Samples take turns in the stages; the stages' sums are drawn one after the other.
     Ticks at = unit.begin;
@@ -236,8 +206,7 @@ class Writer {
     }
     const auto arrival = training ? arrivals_.find(record.batch) : arrivals_.end();
     if (arrival == arrivals_.end()) return;
-    flow('s', ++flows_, track, std::max(begin, end - 1));
-    flow('f', flows_, kTrainer, arrival->second);
+    events_.arrow({pid_, track}, std::max(begin, end - 1), {pid_, kTrainer}, arrival->second);
   }
 
   std::span<const measure::BatchRecord> train_batches() const {
@@ -248,11 +217,9 @@ class Writer {
   const measure::Timeline& timeline_;
   const TraceOptions& options_;
   base::AtomicFile file_;
+  measure::TraceEvents events_;
   int pid_;
-  bool first_ = true;
-  fmt::memory_buffer text_;
   std::map<std::uint64_t, std::int64_t> arrivals_;  ///< end point of each batch's arrows
-  std::uint64_t flows_ = 0;
 };
 
 }  // namespace

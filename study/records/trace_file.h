@@ -1,5 +1,4 @@
-// A run's timeline as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, in the Trace
-// Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+// A run's timeline as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing.
 #pragma once
 
 #include <cstdint>

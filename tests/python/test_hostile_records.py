@@ -82,7 +82,7 @@ def lock_of_a_run(run, _):
 
 
 def steps_of_a_timeline(run, _):
-    assert list(trace._steps(run / "steps.csv", None, 0)) == []
+    assert trace._spans(run / "steps.csv") == []
 
 
 def sampled_file(run, _):
@@ -463,3 +463,17 @@ def test_what_if_runs_no_plugin_and_contacts_nobody(tmp_path):
                               env=environment, capture_output=True, text=True, timeout=LIMIT_S)
         assert not (tmp_path / "constructed").exists() and server.connections == 0
         assert done.returncode == 3 and done.stderr.count("\n") == 1 and "augmentation" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("load", ("1e300", "-1", "inf", "nan", "9e18"))
+def test_times_that_no_run_lasts_are_not_drawn(tmp_path, load):
+    steps, names = tmp_path / "steps.csv", run_directory.HEADER.strip().split(",")
+
+    def write(value):
+        row = {name: "0" for name in names} | {"load": value}
+        steps.write_text(run_directory.HEADER + ",".join(row[name] for name in names) + "\n")
+
+    write("0.5")
+    assert [ns for _, spans in trace._spans(steps) for _, ns in spans if ns] == [500_000_000]
+    write(load)
+    assert trace._spans(steps) == []

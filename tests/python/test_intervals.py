@@ -1,21 +1,20 @@
 """The 90% intervals of predictions hold what was measured, and advice needs their lower end."""
-from dataclasses import replace
-
 import pytest
 
+from pymillrace._predict import (MAX_CROWDING, MODEL_ERROR, DataLoaderInput, DataLoaderIntervals, Demand, Doubts,
+                                 Paging, RecordedRun, replay)
 from pymillrace.watcher import predict
-from pymillrace.watcher.intervals import CROWDED, MODEL_ERROR, Doubts, Intervals, half_width
-from pymillrace.watcher.paging import Paging
+from pymillrace.watcher.batch_means import half_width
 from pymillrace.watcher.predict import Recorded
-from pymillrace.watcher.replay import Demand, Setup, replay
 
-SETUP = Setup(workers=1, prefetch=2, batch=8, cores=1, fetch=(Demand(blocked=0.080),), update=Demand(blocked=0.010))
-TWICE = replace(SETUP, workers=2)
+SETUP = DataLoaderInput(workers=1, prefetch=2, batch=8, cores=1, fetch=[Demand(blocked_s=0.080)],
+                        update=Demand(blocked_s=0.010))
+TWICE = SETUP.replace(workers=2)
 
 
-def around(setup, changed, measured=None, doubts=Doubts()):
+def around(setup, changed, measured=0, doubts=Doubts()):
     ratio = replay(changed).images_per_s / replay(setup).images_per_s
-    low, high = Intervals(setup, measured, doubts).around(ratio, changed)
+    low, high = DataLoaderIntervals(setup, measured, doubts).around(ratio, changed)
     assert low < ratio < high
     return low / ratio, high / ratio
 
@@ -31,8 +30,8 @@ def test_a_replay_that_misses_the_run_widens_the_interval():
 
 
 def test_demands_that_vary_widen_the_interval_where_they_decide():
-    bound = replace(SETUP, update=Demand(blocked=0.075))  # 10% more load binds one worker, and never two
-    low, high = around(bound, replace(bound, workers=2), doubts=Doubts(fetch=0.2))
+    bound = SETUP.replace(update=Demand(blocked_s=0.075))  # 10% more load binds one worker, and never two
+    low, high = around(bound, bound.replace(workers=2), doubts=Doubts(fetch=0.2))
     assert high == pytest.approx((1 + MODEL_ERROR) * 1.2) and low == pytest.approx(0.075 / 0.080 / (1 + MODEL_ERROR))
 
 
@@ -44,9 +43,9 @@ def test_half_widths_come_from_batch_means():
 
 
 def test_busy_cores_may_be_slower_than_one():
-    cpu = replace(SETUP, cores=2, workers=2, fetch=(Demand(cpu=0.080),), update=Demand(cpu=0.020))
-    low, high = around(cpu, replace(cpu, workers=0))
-    assert high == pytest.approx(CROWDED * (1 + MODEL_ERROR), rel=0.01) and low == pytest.approx(1 / (1 + MODEL_ERROR))
+    cpu = SETUP.replace(cores=2, workers=2, fetch=(Demand(cpu_s=0.080),), update=Demand(cpu_s=0.020))
+    low, high = around(cpu, cpu.replace(workers=0))
+    assert high == pytest.approx(MAX_CROWDING * (1 + MODEL_ERROR), rel=0.01) and low == pytest.approx(1 / (1 + MODEL_ERROR))
 
 
 # Demands of runs with two workers on two cores, in ms: fetch, update (of each thread), threads; images/s; the length of
@@ -58,9 +57,9 @@ RUNS = ((79.3, 46.3, 2, 177.5, 0.99), (72.7, 41.1, 2, 195.1, 1.06), (93.3, 48.7,
 
 @pytest.mark.parametrize("fetch, update, threads, rate, measured", RUNS)
 def test_the_interval_without_workers_holds_what_was_measured(fetch, update, threads, rate, measured):
-    setup = Setup(2, 2, 16, 2, (Demand(cpu=1e-3 * fetch),), Demand(cpu=0.0008), Demand(cpu=0.0008),
-                  Demand(cpu=0.001), Demand(cpu=1e-3 * update, threads=threads))
-    recorded = Recorded(rate, 0.0, update_s=replay(replace(setup, spins=False)).update_s)
+    setup = DataLoaderInput(2, 2, 16, 2, [Demand(1e-3 * fetch)], Demand(0.0008), Demand(0.0008), Demand(0.001),
+                            Demand(1e-3 * update, threads=threads))
+    recorded = Recorded(RecordedRun(rate, 0.0, replay(setup.replace(spins=False)).update_s))
     rows = {row["change"]: row for row in predict.predictions(setup, recorded, Paging(0.0055, 0.002))["rows"]}
     found = rows["num_workers=0"]
     assert found["low"] <= measured <= found["high"]
@@ -70,9 +69,9 @@ def test_the_interval_without_workers_holds_what_was_measured(fetch, update, thr
 
 def test_workers_beside_a_pool_are_no_advice():
     # Two threads of LibTorch on two cores, in a run without workers: 0.94 to 1.07 was measured with two of them.
-    setup = Setup(0, 2, 16, 2, (Demand(cpu=0.063),), Demand(cpu=0.0006), Demand(cpu=0.0006), Demand(cpu=0.0001),
-                  Demand(cpu=0.0127, blocked=0.0013, threads=2))
-    record = predict.predictions(setup, Recorded(206.9, 0.0), Paging(0.0055, 0.002))
+    setup = DataLoaderInput(0, 2, 16, 2, [Demand(0.063)], Demand(0.0006), Demand(0.0006), Demand(0.0001),
+                            Demand(0.0127, 0.0013, threads=2))
+    record = predict.predictions(setup, Recorded(RecordedRun(206.9, 0.0)), Paging(0.0055, 0.002))
     row = next(row for row in record["rows"] if row["change"] == "num_workers=2")
     assert row["low"] < 0.94 and row["high"] > 1.07 and predict.best(record) is None
 

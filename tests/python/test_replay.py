@@ -1,24 +1,22 @@
 """The replay of a DataLoader gives what can be computed by hand."""
-from dataclasses import replace
-
 import pytest
 
-from pymillrace.watcher.replay import Demand, Setup, replay, without_spinning
+from pymillrace._predict import DataLoaderInput, Demand, replay, without_spinning
 
 
 def blocked(seconds):
-    return Demand(blocked=seconds)
+    return Demand(blocked_s=seconds)
 
 
 def cpu(seconds, threads=1):
-    return Demand(cpu=seconds, threads=threads)
+    return Demand(seconds, 0, threads)
 
 
-LOOP = Setup(workers=1, prefetch=2, batch=4, cores=8, fetch=(blocked(0.030),), update=blocked(0.020))
+LOOP = DataLoaderInput(workers=1, prefetch=2, batch=4, cores=8, fetch=(blocked(0.030),), update=blocked(0.020))
 
 
 def test_without_workers_load_and_update_take_turns():
-    rates = replay(replace(LOOP, workers=0))
+    rates = replay(LOOP.replace(workers=0))
     assert rates.images_per_s == pytest.approx(4 / 0.050)
     assert rates.load_s == pytest.approx(0.030) and rates.update_s == pytest.approx(0.020)
 
@@ -26,66 +24,66 @@ def test_without_workers_load_and_update_take_turns():
 def test_workers_share_the_batches_until_the_update_binds():
     assert replay(LOOP).images_per_s == pytest.approx(4 / 0.030)
     assert replay(LOOP).load_s == pytest.approx(0.010)
-    assert replay(replace(LOOP, workers=2)).images_per_s == pytest.approx(4 / 0.020)
-    assert replay(replace(LOOP, workers=2)).load_s == pytest.approx(0)
-    fast = replace(LOOP, update=blocked(0.001))
+    assert replay(LOOP.replace(workers=2)).images_per_s == pytest.approx(4 / 0.020)
+    assert replay(LOOP.replace(workers=2)).load_s == pytest.approx(0)
+    fast = LOOP.replace(update=blocked(0.001))
     for workers in (1, 2, 3, 4):
-        assert replay(replace(fast, workers=workers)).images_per_s == pytest.approx(4 * workers / 0.030)
+        assert replay(fast.replace(workers=workers)).images_per_s == pytest.approx(4 * workers / 0.030)
 
 
 def test_sending_is_a_stage_of_its_own_and_receiving_belongs_to_next():
-    sends = replace(LOOP, send=blocked(0.040), update=blocked(0.001))
+    sends = LOOP.replace(send=blocked(0.040), update=blocked(0.001))
     assert replay(sends).images_per_s == pytest.approx(4 / 0.040)  # the feeder thread binds, not fetch + send
-    receives = replace(LOOP, receive=blocked(0.015))
+    receives = LOOP.replace(receive=blocked(0.015))
     assert replay(receives).images_per_s == pytest.approx(4 / 0.035)
     assert replay(receives).load_s == pytest.approx(0.015)
-    assert replay(replace(receives, workers=0)).images_per_s == pytest.approx(4 / 0.050)  # there is no queue
+    assert replay(receives.replace(workers=0)).images_per_s == pytest.approx(4 / 0.050)  # there is no queue
 
 
 def test_one_outstanding_batch_per_worker_makes_it_wait_for_the_hand_out():
     # With prefetch 1 the worker begins its next batch when the one before is handed out, so that update and fetch
     # overlap, but sending and receiving do not overlap with fetching.
-    one = replace(LOOP, prefetch=1, send=blocked(0.010), receive=blocked(0.005))
+    one = LOOP.replace(prefetch=1, send=blocked(0.010), receive=blocked(0.005))
     assert replay(one).images_per_s == pytest.approx(4 / 0.045)
-    assert replay(replace(one, prefetch=2)).images_per_s == pytest.approx(4 / 0.030)
+    assert replay(one.replace(prefetch=2)).images_per_s == pytest.approx(4 / 0.030)
 
 
 def test_batches_are_handed_out_in_order():
     # Worker 0 makes the slow batches and worker 1 the fast ones: the rate is that of the slow worker, twice over.
-    uneven = replace(LOOP, workers=2, fetch=(blocked(0.060), blocked(0.010)), update=blocked(0.001))
+    uneven = LOOP.replace(workers=2, fetch=(blocked(0.060), blocked(0.010)), update=blocked(0.001))
     assert replay(uneven).images_per_s == pytest.approx(2 * 4 / 0.060)
     # Three workers take turns with the slow ones: each makes a slow and a fast batch in 70 ms while six are handed out.
-    assert replay(replace(uneven, workers=3)).images_per_s == pytest.approx(6 * 4 / 0.070, rel=0.03)
+    assert replay(uneven.replace(workers=3)).images_per_s == pytest.approx(6 * 4 / 0.070, rel=0.03)
 
 
 def test_prefetch_bridges_uneven_batches():
     # Every fourth batch takes 50 ms, the others 10 ms: on average as long as the update.
-    uneven = replace(LOOP, workers=1, fetch=(blocked(0.050), *[blocked(0.010)] * 3), update=blocked(0.020))
-    assert replay(replace(uneven, prefetch=8)).images_per_s == pytest.approx(4 / 0.020)
-    assert replay(replace(uneven, prefetch=1)).images_per_s < 0.8 * 4 / 0.020
+    uneven = LOOP.replace(workers=1, fetch=(blocked(0.050), *[blocked(0.010)] * 3), update=blocked(0.020))
+    assert replay(uneven.replace(prefetch=8)).images_per_s == pytest.approx(4 / 0.020)
+    assert replay(uneven.replace(prefetch=1)).images_per_s < 0.8 * 4 / 0.020
 
 
 def test_cores_are_shared():
-    busy = replace(LOOP, fetch=(cpu(0.030),), update=blocked(0.001))
+    busy = LOOP.replace(fetch=(cpu(0.030),), update=blocked(0.001))
     for workers, cores in ((1, 1), (2, 1), (4, 2), (8, 2), (3, 8)):
-        rates = replay(replace(busy, workers=workers, cores=cores))
+        rates = replay(busy.replace(workers=workers, cores=cores))
         assert rates.images_per_s == pytest.approx(4 * min(workers, cores) / 0.030, rel=0.02)
     # Fetch and update together take 50 ms of one core.
-    assert replay(replace(LOOP, cores=1, fetch=(cpu(0.030),), update=cpu(0.020))).images_per_s == pytest.approx(
+    assert replay(LOOP.replace(cores=1, fetch=(cpu(0.030),), update=cpu(0.020))).images_per_s == pytest.approx(
         4 / 0.050)
     # Three threads share two cores for 30 ms, in which the update ends and the worker has done 20 of its 30 ms; the
     # worker runs on alone for 10 ms.
-    both = replace(LOOP, cores=2, fetch=(cpu(0.030),), update=cpu(0.020, threads=2))
-    assert replay(replace(both, spins=False)).images_per_s == pytest.approx(4 / 0.040)
+    both = LOOP.replace(cores=2, fetch=(cpu(0.030),), update=cpu(0.020, threads=2))
+    assert replay(both.replace(spins=False)).images_per_s == pytest.approx(4 / 0.040)
 
 
 def test_many_workers_are_no_deep_recursion():
     # While the loop waits for a slow batch all others arrive, and its body takes no time.
     for workers in (128, 256):
         slow = (blocked(0.300), *[blocked(0.001)] * (workers - 1))
-        many = replace(LOOP, workers=workers, prefetch=8, fetch=slow, update=blocked(0))
+        many = LOOP.replace(workers=workers, prefetch=8, fetch=slow, update=blocked(0))
         assert replay(many).images_per_s == pytest.approx(4 * workers / 0.300)
-    assert replay(replace(LOOP, workers=128, cores=2, fetch=(cpu(0.030),))).images_per_s == pytest.approx(
+    assert replay(LOOP.replace(workers=128, cores=2, fetch=(cpu(0.030),))).images_per_s == pytest.approx(
         4 * 1 / 0.020, rel=0.02)  # two cores make a batch in 15 ms, the update binds
 
 
@@ -93,22 +91,23 @@ def test_impossible_input_is_refused():
     for wrong in ({"cores": 0}, {"batch": 0}, {"fetch": ()}, {"prefetch": 0}, {"steps": 0},
                   {"fetch": (blocked(0),), "update": blocked(0)}):
         with pytest.raises(ValueError):
-            replay(replace(LOOP, **wrong))
+            replay(LOOP.replace(**wrong))
 
 
 def test_threads_of_a_pool_get_on_while_all_of_them_have_a_core():
     # Beside the worker's 45 ms on two thirds of a core, two threads do 15 of their 20 ms, and the rest in 5 ms alone.
-    both = replace(LOOP, cores=2, fetch=(cpu(0.030),), update=cpu(0.020, threads=2))
+    both = LOOP.replace(cores=2, fetch=(cpu(0.030),), update=cpu(0.020, threads=2))
     assert replay(both).images_per_s == pytest.approx(4 / 0.050)
-    assert replay(replace(both, workers=0)) == replay(replace(both, workers=0, spins=False))
+    alone, at_ease = (replay(both.replace(workers=0, spins=spins)) for spins in (True, False))
+    assert (alone.images_per_s, alone.load_s, alone.update_s) == (at_ease.images_per_s, at_ease.load_s, at_ease.update_s)
 
 
 def test_the_time_for_which_a_pool_waits_for_its_own_threads_is_no_demand():
-    works = replace(LOOP, workers=2, cores=2, fetch=(cpu(0.080),), update=cpu(0.014, threads=2))
-    measured = replace(works, update=cpu(0.040, threads=2))  # what its threads computed, spinning included
+    works = LOOP.replace(workers=2, cores=2, fetch=(cpu(0.080),), update=cpu(0.014, threads=2))
+    measured = works.replace(update=cpu(0.040, threads=2))  # what its threads computed, spinning included
     found = without_spinning(measured, replay(works).update_s)
-    assert found.update.cpu == pytest.approx(0.014, rel=0.03)
-    alone = replace(measured, workers=0)
+    assert found.update.cpu_s == pytest.approx(0.014, rel=0.03)
+    alone = measured.replace(workers=0)
     assert without_spinning(alone, 0.001) == alone  # no worker takes cores away
-    single = replace(measured, update=cpu(0.040))
+    single = measured.replace(update=cpu(0.040))
     assert without_spinning(single, 0.001) == single

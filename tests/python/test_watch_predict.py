@@ -1,6 +1,5 @@
 """Predictions from the record of one run come true in other runs. The loops sleep, so that a busy machine matters little."""
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -9,10 +8,10 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
+from pymillrace._predict import DataLoaderInput, Demand, Paging, RecordedRun, with_workers
 from pymillrace.watcher import api, predict
-from pymillrace.watcher.paging import Paging, measure
+from pymillrace.watcher.paging import measure
 from pymillrace.watcher.predict import Recorded
-from pymillrace.watcher.replay import Demand, Setup
 from pymillrace.watcher.usage import Usage
 
 DATASET_MS, UPDATE_MS = 50, 30  # per sample, per step
@@ -82,19 +81,20 @@ def test_loaders_that_cannot_be_seen_into_are_not_predicted(tmp_path):
     assert json.loads((tmp_path / "run/summary.json").read_text())["what_if"] is None
 
 
-SETUP = Setup(workers=1, prefetch=2, batch=8, cores=2, fetch=(Demand(blocked=0.080),), update=Demand(blocked=0.010))
+SETUP = DataLoaderInput(workers=1, prefetch=2, batch=8, cores=2, fetch=[Demand(blocked_s=0.080)],
+                        update=Demand(blocked_s=0.010))
 
 
 def test_the_best_change_is_the_cheapest_of_the_best():
-    record = predict.predictions(SETUP, Recorded(100.0, 1.0))
+    record = predict.predictions(SETUP, Recorded(RecordedRun(100.0, 1.0)))
     best = predict.best(record)
     assert best["overrides"] == {"num_workers": 8} and best["ratio"] == pytest.approx(8, rel=0.02)
-    bound = predict.predictions(replace(SETUP, update=Demand(blocked=0.100)), Recorded(80.0, 1.0))
+    bound = predict.predictions(SETUP.replace(update=Demand(blocked_s=0.100)), Recorded(RecordedRun(80.0, 1.0)))
     assert predict.best(bound) is None  # the update binds
 
 
 def test_the_table_has_a_line_per_change():
-    record = predict.predictions(SETUP, Recorded(100.0, 1.0))
+    record = predict.predictions(SETUP, Recorded(RecordedRun(100.0, 1.0)))
     text = predict.lines(record)
     assert len(text) == 2 + len(record["rows"])
     assert text[1].split() == ["as", "it", "ran", "100", "100"]
@@ -110,7 +110,7 @@ def test_persistent_workers_save_the_start_of_later_epochs():
     row, = predict.persistent_rows(epochs, 99.0)
     assert row["ratio"] == pytest.approx(20 / 16) and row["images_per_s"] == pytest.approx(160 / 16)
     assert row["saved_s_per_epoch"] == pytest.approx(2) and row["loader_images_per_s"] == 99.0
-    record = predict.predictions(SETUP, Recorded(100.0, 1.0))
+    record = predict.predictions(SETUP, Recorded(RecordedRun(100.0, 1.0)))
     record["rows"] += [row | {"ratio": 9.0, "low": 8.5, "images_per_s": 90.0}]
     assert predict.best(record)["overrides"] == {"persistent_workers": True}
     lines = predict.lines(record)
@@ -135,38 +135,38 @@ def test_only_workers_that_are_started_again_can_persist(tmp_path, workers, epoc
 def test_usage_tells_cores_from_sleep():
     usage = Usage()
     usage.steps, usage.ns, usage.cpu, usage.delay = 10, 1_000_000_000, 1_600_000_000, 200_000_000
-    assert usage.demand() == Demand(cpu=0.080, blocked=0.0, threads=2)  # 80 ms with a core, on two of them
+    assert usage.demand() == Demand(cpu_s=0.080, blocked_s=0.0, threads=2)  # 80 ms with a core, on two of them
     usage.cpu, usage.delay = 200_000_000, 0
     demand = usage.demand()
-    assert (demand.cpu, demand.threads) == (0.020, 1) and demand.blocked == pytest.approx(0.080)
+    assert (demand.cpu_s, demand.threads) == (0.020, 1) and demand.blocked_s == pytest.approx(0.080)
 
 
 def test_a_change_without_work_that_takes_time_has_no_prediction():
     # Without workers nothing is left of a fetch whose time was that of shared memory.
-    setup = replace(SETUP, workers=1, fetch=(Demand(cpu=1e-9),), hand=Demand(), update=Demand(cpu=0.01))
-    assert predict.predictions(setup, Recorded(100.0, 0.0), Paging(make=1.0)) is None
+    setup = SETUP.replace(workers=1, fetch=(Demand(cpu_s=1e-9),), hand=Demand(), update=Demand(cpu_s=0.01))
+    assert predict.predictions(setup, Recorded(RecordedRun(100.0, 0.0)), Paging(make_s=1.0)) is None
     # The warm-up lasts so long that a clock in seconds does not tell the counted steps from none.
-    late = replace(SETUP, workers=0, fetch=(Demand(cpu=1e9), *[Demand(cpu=1e-12)] * 255), update=Demand(), steps=200)
-    assert predict.predictions(late, Recorded(100.0, 0.0)) is None
+    late = SETUP.replace(workers=0, fetch=(Demand(cpu_s=1e9), *[Demand(cpu_s=1e-12)] * 255), update=Demand(), steps=200)
+    assert predict.predictions(late, Recorded(RecordedRun(100.0, 0.0))) is None
 
 
 def test_only_batches_of_workers_pay_for_shared_memory():
-    paging = Paging(make=0.005, take=0.003)
-    inline = replace(SETUP, workers=0, fetch=(Demand(cpu=0.040), Demand(cpu=0.050)), update=Demand(cpu=0.010))
-    shared = predict.with_workers(inline, 2, paging)
-    assert (shared.workers, shared.update.cpu) == (2, pytest.approx(0.013))
-    assert [one.cpu for one in shared.fetch] == pytest.approx([0.045, 0.055])
-    assert predict.with_workers(shared, 1, paging) == replace(shared, workers=1)
-    assert predict.with_workers(shared, 0, paging).fetch[1].cpu == pytest.approx(0.050)
-    rows = {row["change"]: row["ratio"] for row in predict.predictions(shared, Recorded(100.0, 0.0), paging)["rows"]}
+    paging = Paging(make_s=0.005, take_s=0.003)
+    inline = SETUP.replace(workers=0, fetch=(Demand(cpu_s=0.040), Demand(cpu_s=0.050)), update=Demand(cpu_s=0.010))
+    shared = with_workers(inline, 2, paging)
+    assert (shared.workers, shared.update.cpu_s) == (2, pytest.approx(0.013))
+    assert [one.cpu_s for one in shared.fetch] == pytest.approx([0.045, 0.055])
+    assert with_workers(shared, 1, paging) == shared.replace(workers=1)
+    assert with_workers(shared, 0, paging).fetch[1].cpu_s == pytest.approx(0.050)
+    rows = {row["change"]: row["ratio"] for row in predict.predictions(shared, Recorded(RecordedRun(100.0, 0.0)), paging)["rows"]}
     assert rows["num_workers=0"] > {row["change"]: row["ratio"] for row in
-                                    predict.predictions(shared, Recorded(100.0, 0.0))["rows"]}["num_workers=0"]
+                                    predict.predictions(shared, Recorded(RecordedRun(100.0, 0.0)))["rows"]}["num_workers=0"]
 
 
 def test_shared_memory_costs_more_for_larger_batches():
     small, large = measure(1 << 20), measure(1 << 26)
-    assert large.make > small.make > 0 and large.take > small.take > 0
-    assert measure(0) == Paging()
+    assert large.make_s > small.make_s > 0 and large.take_s > small.take_s > 0
+    assert measure(0).make_s == measure(0).take_s == 0
 
 
 def test_no_more_is_saved_than_was_measured(tmp_path):

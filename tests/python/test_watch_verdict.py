@@ -12,11 +12,10 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 import pymillrace as mr
 import watch_plants as plants_of
 from pymillrace._watch import STEPS_FOR_VERDICT
+from pymillrace._predict import DataLoaderInput, Demand, RecordedRun, replay
 from pymillrace.watcher import predict, verdict
 from pymillrace.watcher.breakdown import Breakdown
 from pymillrace.watcher.loop_facts import LoopFacts
-from pymillrace.watcher.predict import Recorded
-from pymillrace.watcher.replay import Demand, Setup
 from pymillrace.watcher.threads import Facts
 
 
@@ -61,28 +60,28 @@ def test_missing_steps_are_counted(steps, text):
 # Workers for batches that wait for storage
 
 def best_of(fetch, update, cores=2, workers=0):
-    setup = Setup(workers, 2, 32, cores, (fetch,), update=update)
-    return predict.best(predict.predictions(setup, predict.Recorded(100.0, 1.0)))["overrides"]
+    setup = DataLoaderInput(workers, 2, 32, cores, (fetch,), update=update)
+    return predict.best(predict.predictions(setup, predict.Recorded(RecordedRun(100.0, 1.0))))["overrides"]
 
 
 def test_waits_for_storage_are_offered_workers_beyond_the_cores():
-    assert best_of(Demand(blocked=0.064), Demand(cpu=0.004)) == {"num_workers": 16}  # 32 samples that sleep 2 ms
-    assert best_of(Demand(cpu=0.002, blocked=0.100), Demand(cpu=0.010))["num_workers"] in range(9, 13)
-    assert best_of(Demand(blocked=0.064), Demand(cpu=0.004), workers=2) == {"num_workers": 16}
+    assert best_of(Demand(blocked_s=0.064), Demand(cpu_s=0.004)) == {"num_workers": 16}  # 32 samples that sleep 2 ms
+    assert best_of(Demand(cpu_s=0.002, blocked_s=0.100), Demand(cpu_s=0.010))["num_workers"] in range(9, 13)
+    assert best_of(Demand(blocked_s=0.064), Demand(cpu_s=0.004), workers=2) == {"num_workers": 16}
 
 
 def test_no_worker_beyond_those_that_hide_the_load_is_offered():
-    setup = Setup(0, 2, 32, 2, (Demand(blocked=0.064),), update=Demand(cpu=0.032))
-    rows = {row["change"] for row in predict.predictions(setup, predict.Recorded(100.0, 1.0))["rows"]}
+    setup = DataLoaderInput(0, 2, 32, 2, (Demand(blocked_s=0.064),), update=Demand(cpu_s=0.032))
+    rows = {row["change"] for row in predict.predictions(setup, predict.Recorded(RecordedRun(100.0, 1.0)))["rows"]}
     assert {one for one in rows if one.startswith("num_workers")} == {"num_workers=1", "num_workers=2"}
-    endless = Setup(0, 2, 32, 2, (Demand(blocked=1.0),), update=Demand(cpu=1e-9))
-    rows = predict.predictions(endless, predict.Recorded(100.0, 1.0))["rows"]
+    endless = DataLoaderInput(0, 2, 32, 2, (Demand(blocked_s=1.0),), update=Demand(cpu_s=1e-9))
+    rows = predict.predictions(endless, predict.Recorded(RecordedRun(100.0, 1.0)))["rows"]
     assert "num_workers=128" in {row["change"] for row in rows}
 
 
 def test_work_that_computes_is_offered_no_more_workers_than_before():
-    setup = Setup(0, 2, 32, 2, (Demand(cpu=0.064),), update=Demand(cpu=0.004))
-    rows = {row["change"] for row in predict.predictions(setup, predict.Recorded(100.0, 0.0))["rows"]}
+    setup = DataLoaderInput(0, 2, 32, 2, (Demand(cpu_s=0.064),), update=Demand(cpu_s=0.004))
+    rows = {row["change"] for row in predict.predictions(setup, predict.Recorded(RecordedRun(100.0, 0.0)))["rows"]}
     assert {one for one in rows if one.startswith("num_workers")} == {"num_workers=1", "num_workers=2"}
 
 
@@ -139,12 +138,12 @@ def test_epochs_that_were_left_early_promise_nothing_of_persistent_workers(tmp_p
 
 def test_faster_storage_loses_nothing_also_in_a_run_that_was_killed():
     fetch = (Demand(0.001, 0.002), Demand(0.03), Demand(0.01, 0.05), Demand(0.01))
-    setup = Setup(2, 2, 8, 2, fetch, Demand(0.002), Demand(0.001), update=Demand(0.02))
-    faster = replace(setup, fetch=tuple(replace(one, blocked=0.5 * one.blocked) for one in fetch))
-    assert predict.replay(faster).images_per_s < predict.replay(setup).images_per_s  # their batches meet worse
-    record = {"workers": 2, "prefetch": 2, "batch": 8, "cores": 2, "fetch": [[one.cpu, one.blocked] for one in fetch],
+    setup = DataLoaderInput(2, 2, 8, 2, fetch, Demand(0.002), Demand(0.001), update=Demand(0.02))
+    faster = setup.replace(fetch=[one.replace(blocked_s=0.5 * one.blocked_s) for one in fetch])
+    assert replay(faster).images_per_s < replay(setup).images_per_s  # their batches meet worse
+    record = {"workers": 2, "prefetch": 2, "batch": 8, "cores": 2, "fetch": [[one.cpu_s, one.blocked_s] for one in fetch],
               "send": [0.002, 0.0, 1], "receive": [0.001, 0.0, 1], "hand": [0.0, 0.0, 1], "update": [0.02, 0.0, 1],
-              **predict.asdict(Recorded(100.0, 1.0, 0, 0.0))}
-    for found in (predict.predictions(setup, predict.Recorded(100.0, 1.0)), predict.predictions_from(record)):
+              "images_per_s": 100.0, "blocked_in_dataset": 1.0, "batch_bytes": 0, "collate_cpu": 0.0}
+    for found in (predict.predictions(setup, predict.Recorded(RecordedRun(100.0, 1.0))), predict.predictions_from(record)):
         row, = [row for row in found["rows"] if row["change"] == "storage twice as fast"]
         assert row["ratio"] >= 1 and row["images_per_s"] >= 100

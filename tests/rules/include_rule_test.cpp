@@ -99,7 +99,8 @@ const std::vector<Room>& rooms() {
         "study/sweep", "tools/commands"},
        ""},
       {"python/ext",
-       {"base", "predict", "recipe", "plugins/host", "pipeline", "augment", "probe", "python/ext"},
+       {"base", "measure", "predict", "recipe", "plugins/host", "pipeline", "augment", "probe",
+        "python/ext"},
        "python"},
       {"python/program", {"tools"}, "tools"}};
   return all;

@@ -535,7 +535,7 @@ NB_MODULE(_watch, module) {
   namespace rules = millrace::predict;
   module.attr("STEPS_FOR_VERDICT") = rules::kStepsForVerdict;
   module.attr("LOAD_THAT_BINDS") = rules::kLoadThatBinds;
-  module.attr("LOAD_THAT_BINDS_INLINE") = rules::kLoadThatBindsInline;
+  module.def("load_that_binds", &rules::load_that_binds, nb::arg("overlaps"));
   module.attr("MAX_OTHERS") = rules::kMaxOthers;
   module.attr("COUNTED_EFFECT") = rules::kCountedEffect;
   module.attr("WORTHWHILE") = rules::kWorthwhile;

@@ -242,9 +242,11 @@ def threads_of(process: int, /) -> list[tuple[int, int, int]]:
     """Returns number, CPU and run-queue time in ns of each thread of a process; 0 is this one."""
 
 # Rules (predict/rules.h).
+def load_that_binds(overlaps: bool) -> float:
+    """Returns the share of load in load + update from which it binds. `overlaps`: load and update do not take turns."""
+
 STEPS_FOR_VERDICT: int
 LOAD_THAT_BINDS: float
-LOAD_THAT_BINDS_INLINE: float
 MAX_OTHERS: float
 COUNTED_EFFECT: float
 WORTHWHILE: float

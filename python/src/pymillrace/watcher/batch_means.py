@@ -11,8 +11,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .._predict import t_quantile
+from .._watch import INTERVAL_LEVEL
+
 LEVEL = 0.95
 BATCHES = 20  # of steps; fewer where a batch would have less than two
+FEWEST = 8  # values that tell how much they vary
 
 
 @dataclass(frozen=True)
@@ -22,15 +26,8 @@ class Estimate:
     freedom: float  # degrees of freedom of the error
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        half = student(self.freedom, level) * self.error
+        half = t_quantile(self.freedom, level) * self.error
         return self.value - half, self.value + half
-
-
-def student(freedom: float, level: float) -> float:
-    """Returns Student's two-sided quantile."""
-    from .. import _predict  # a watched script loads it when predictions are made
-
-    return _predict.t_quantile(freedom, level)
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
@@ -42,3 +39,12 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
     value = sum(tops) / sum(bottoms)
     spread = sum((top - value * bottom) ** 2 for top, bottom in zip(tops, bottoms))
     return Estimate(value, math.sqrt(spread * count / (count - 1)) / sum(bottoms), count - 1)
+
+
+def half_width(above: Sequence[float], below: Sequence[float]) -> float:
+    """Returns the relative half width of the 90% interval of a ratio of sums; 0 if too few values tell."""
+    if len(above) < FEWEST or sum(above) <= 0:
+        return 0.0
+    found = ratio(above, below)
+    low, _ = found.interval(INTERVAL_LEVEL)
+    return 1 - low / found.value

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._predict import t_quantile
 from .._watch import STEPS_FOR_VERDICT
 from ..errors import UsageError
-from .batch_means import LEVEL, Estimate, student
+from .batch_means import LEVEL, Estimate
 from .budget import Budget, read_baseline, worst
 from .estimates import Run
 
@@ -33,7 +34,7 @@ class Row:
             return None
         error = math.hypot(self.before.error / self.before.value, self.after.error / self.after.value)
         freedom = min(self.before.freedom, self.after.freedom)  # at most a little too wide
-        half = student(freedom, LEVEL) * error
+        half = t_quantile(freedom, LEVEL) * error
         value = self.after.value / self.before.value
         return value, value * math.exp(-half), value * math.exp(half)
 

@@ -13,11 +13,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from . import replay
 from .command_line import EVERY
 from .faults import stop
 from .periodic import Periodic
-from .predict import input_of, quick_predictions
+from .predict import quick_predictions, recorded
 from .signals import without_signals_of_writes
 from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE
 from .verdict import advice, classify, too_short
@@ -43,7 +42,6 @@ class Live(Periodic):
 
     def __init__(self, interval_s: float) -> None:
         super().__init__("line", min(FIRST_S, interval_s), interval_s)
-        replay.load()
         self._begin = time.monotonic()
 
     def tell(self, main: WatchedLoader, cores: int) -> None:
@@ -60,7 +58,7 @@ class Live(Periodic):
 def _write(text: str, loop: LoopFacts, cores: int) -> None:
     try:
         verdict = classify(loop, cores)
-        given = None if too_short(loop.steps) else input_of(loop, cores)
+        given = None if too_short(loop.steps) else recorded(loop, cores)
         predicted = None if given is None else quick_predictions(*given)
         words = [text, verdict.sentence, advice(loop, verdict, cores, predicted)]
         write_at_once("; ".join(one for one in words if one))

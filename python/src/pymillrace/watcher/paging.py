@@ -10,19 +10,13 @@ import mmap
 import os
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from time import thread_time_ns
 
+from .._predict import Paging
+
 MAX_BYTES = 8 << 20  # larger batches are extrapolated
 REPEATS = 3
-
-
-@dataclass(frozen=True)
-class Paging:
-    """CPU seconds per batch that shared memory takes: in the worker, and in the trainer."""
-    make: float = 0.0
-    take: float = 0.0
 
 
 def _time(work: Callable[[], None]) -> int:

@@ -1,62 +1,49 @@
 """What-if for DataLoaders: predicts a recorded loop's images/s under other settings, from its own records."""
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from .._predict import (MODEL_ERROR, DataLoaderChange, DataLoaderInput, DataLoaderPredictor, Demand, Paging, RecordedRun,
+                        mean_of)
 from .._watch import ENOUGH, WORTHWHILE
+from .batch_means import half_width
 from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER, Breakdown
-from .intervals import MODEL_ERROR, Doubts, Intervals, half_width, scaled
 from .loop_facts import LoopFacts
-from .paging import Paging, measure
-from .replay import Demand, Setup, replay, without_spinning
+from .paging import measure
 from .threads import rows as thread_rows
 
 PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
 TRANSFER_S = 0.0006
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
-MOST_OFFERED = 128  # workers for batches that wait for storage
 QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
 # Beyond them a record is not believed, since the time of a replay grows with them.
 LIMITS = {"workers": 1024, "prefetch": 64, "batch": 1 << 30, "cores": 1024}  # in the order of Setup
 DEMANDS = ("send", "receive", "hand", "update")
+FIRST_FACTS = ("images_per_s", "blocked_in_dataset")  # of RecordedRun; 0.2 had no others
+FACTS = (*FIRST_FACTS, "update_s", "fetch_error", "update_error")
 MOST_FETCHES, MOST = 256, 1e9
 MOST_THREADS = 1 << 53  # a quotient of two measured times, one of which may be next to nothing
-STORAGE_THAT_COUNTS = 0.05  # share of a batch's time blocked in the data set
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change to try. `overrides` are arguments of DataLoader; without any, no argument expresses it."""
-    text: str
-    overrides: dict[str, int]
-    setup: Setup
-    loading_only: bool = False  # the update is left out, since it would change too
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What predictions need beside the replay's input."""
-    images_per_s: float
-    blocked_in_dataset: float  # its share of the time that fetching is blocked
+    """What predictions need of a run beside the replay's input."""
+    run: RecordedRun
     batch_bytes: int = 0
     collate_cpu: float = 0.0  # seconds per batch
-    update_s: float = 0.0  # length of an update; 0: it was not measured with its CPU time
-    fetch_error: float = 0.0  # relative half widths of the intervals of a batch's and of an update's length
-    update_error: float = 0.0
 
 
 def _per(rows: list[float], count: int) -> Demand:
     """Returns the demand of one of `count` events whose kinds of time were summed up. Unknown time counts as blocked."""
     if count == 0:
         return Demand()
-    return Demand(cpu=1e-9 * rows[0] / count, blocked=1e-9 * (rows[1] + rows[3]) / count)
+    return Demand(1e-9 * rows[0] / count, 1e-9 * (rows[1] + rows[3]) / count)
 
 
-def _fetches(breakdown: Breakdown, workers: int, pools: float) -> tuple[Demand, ...]:
+def _fetches(breakdown: Breakdown, workers: int, pools: float) -> list[Demand]:
     """Returns the latest batches' demands, without the first of each worker if there are enough.
 
     `pools`: CPU seconds of other threads per batch. What was blocked meanwhile waited for them, and for no storage.
@@ -66,8 +53,7 @@ def _fetches(breakdown: Breakdown, workers: int, pools: float) -> tuple[Demand, 
     if len(found) >= 4 * first and breakdown.batches == len(found):
         found = found[first:]
     waited = [min(1e-9 * blocked, pools) for _, blocked in found]
-    return tuple(Demand(cpu=1e-9 * cpu + part, blocked=1e-9 * blocked - part)
-                 for (cpu, blocked), part in zip(found, waited))
+    return [Demand(1e-9 * cpu + part, 1e-9 * blocked - part) for (cpu, blocked), part in zip(found, waited)]
 
 
 def _pools_per_batch(loop: LoopFacts) -> float:
@@ -78,21 +64,23 @@ def _pools_per_batch(loop: LoopFacts) -> float:
     return loop.threads.worker_cpu * (load + loop.update_s / loop.steps)
 
 
-def setup_of(loop: LoopFacts, cores: int) -> Setup | None:
+def input_of(loop: LoopFacts, cores: int) -> DataLoaderInput | None:
     """Returns the replay's input for a recorded loop. None if the records do not suffice."""
     breakdown = loop.breakdown
     if not loop.sees_inside or breakdown.missing or loop.steps < 2 or not breakdown.demands:
         return None
     if loop.takes_ahead:  # load and update do not take turns in its thread
         return None
-    update = loop.usage.demand() or Demand(blocked=loop.update_s / loop.steps)
+    update = loop.usage.demand() or Demand(blocked_s=loop.update_s / loop.steps)
     batches = breakdown.batches
     send, receive = _per(breakdown.work[TRANSFER], batches), _per(breakdown.rebuilt, breakdown.rebuilds)
     if not loop.workers:
-        send = receive = Demand(cpu=TRANSFER_S)
-    hand = Demand(cpu=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
-    return Setup(loop.workers, loop.prefetch or PREFETCH, max(1, round(loop.images / loop.steps)), cores,
-                 _fetches(breakdown, loop.workers, _pools_per_batch(loop)), send, receive, hand, update)
+        send = receive = Demand(cpu_s=TRANSFER_S)
+    hand = Demand(cpu_s=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
+    return DataLoaderInput(workers=loop.workers, prefetch=loop.prefetch or PREFETCH,
+                           batch=max(1, round(loop.images / loop.steps)), cores=cores,
+                           fetch=_fetches(breakdown, loop.workers, _pools_per_batch(loop)), send=send, receive=receive,
+                           hand=hand, update=update)
 
 
 def measured_rate(loop: LoopFacts) -> float | None:
@@ -104,69 +92,20 @@ def measured_rate(loop: LoopFacts) -> float | None:
     return loop.images / loop.steps / step if step > 0 else None
 
 
-def paging_of(setup: Setup, batch_bytes: int, collate_cpu: float) -> Paging:
+def paging_of(measured: DataLoaderInput, recorded: Recorded) -> Paging:
     """Returns what shared memory costs the loader's batches with workers, as far as its records can hold that cost."""
-    paging = measure(batch_bytes)
-    if not setup.workers:
+    paging = measure(recorded.batch_bytes)
+    if not measured.workers:
         return paging
     # A batch in private memory is moved to shared memory when it is sent, which no loop without workers does.
-    make = 0.0 if setup.send.cpu >= paging.make else min(paging.make, MAX_SAVED * collate_cpu)
-    return Paging(make, min(paging.take, MAX_SAVED * setup.update.cpu))
-
-
-def with_workers(setup: Setup, workers: int, paging: Paging) -> Setup:
-    """Returns the setup with another number of workers. Only batches of workers lie in shared memory."""
-    added = (workers > 0) - (setup.workers > 0)
-    fetch = tuple(replace(one, cpu=max(0.0, one.cpu + added * paging.make)) for one in setup.fetch)
-    update = replace(setup.update, cpu=max(0.0, setup.update.cpu + added * paging.take))
-    return replace(setup, workers=workers, fetch=fetch, update=update)
-
-
-def _that_wait(setup: Setup) -> list[int]:
-    """Returns numbers of workers up to the one that hides the load of batches that wait, which may exceed the cores."""
-    fetch = _mean(setup.fetch)
-    if fetch.blocked <= STORAGE_THAT_COUNTS * fetch.seconds:
-        return []
-    trainer = setup.update.seconds + setup.hand.seconds + setup.receive.seconds
-    cpu = fetch.cpu + setup.send.cpu + setup.receive.cpu + setup.hand.cpu + setup.update.threads * setup.update.cpu
-    step = max(trainer, cpu / setup.cores)
-    most = min(MOST_OFFERED, math.ceil(fetch.seconds / step) + 1 if step > 0 else MOST_OFFERED)
-    found = [4]  # 1 and 2 are always tried
-    while found[-1] < most:
-        found.append(min(most, 2 * found[-1]))
-    return [one for one in found if one <= most]
-
-
-def changes(setup: Setup, blocked_in_dataset: float, paging: Paging) -> Iterable[Change]:
-    """Yields the changes that are tried. `blocked_in_dataset`: its share of the time that fetching is blocked."""
-    workers = {0, 1, 2, setup.workers + 1, 2 * setup.workers, setup.cores, *_that_wait(setup)} - {setup.workers}
-    most = max(2 * setup.cores, 2 * setup.workers, *_that_wait(setup), 0)
-    for one in sorted(workers):
-        if one <= most:
-            yield Change(f"num_workers={one}", {"num_workers": one}, with_workers(setup, one, paging))
-    if setup.workers:
-        for one in sorted({1, 2, 4, 8} - {setup.prefetch}):
-            yield Change(f"prefetch_factor={one}", {"prefetch_factor": one}, replace(setup, prefetch=one))
-    fetch = sum(one.seconds for one in setup.fetch)
-    blocked = blocked_in_dataset * sum(one.blocked for one in setup.fetch)
-    if fetch > 0 and blocked > STORAGE_THAT_COUNTS * fetch:
-        part = 1 - 0.5 * blocked_in_dataset
-        yield Change("storage twice as fast", {},
-                     replace(setup, fetch=tuple(scaled(one, 1, part) for one in setup.fetch)))
-    for one in (setup.batch // 2, 2 * setup.batch):
-        if one < 1:
-            continue
-        factor = one / setup.batch
-        yield Change(f"batch_size={one}", {"batch_size": one}, replace(
-            setup, batch=one, fetch=tuple(scaled(each, factor, factor) for each in setup.fetch),
-            send=scaled(setup.send, factor, factor), receive=scaled(setup.receive, factor, factor),
-            update=Demand()), loading_only=True)
+    make = 0.0 if measured.send.cpu_s >= paging.make_s else min(paging.make_s, MAX_SAVED * recorded.collate_cpu)
+    return Paging(make, min(paging.take_s, MAX_SAVED * measured.update.cpu_s))
 
 
 def what_if(loop: LoopFacts, cores: int) -> dict[str, Any] | None:
     """Returns the predictions of a run as they stand in summary.json; None if its records do not suffice."""
-    given = input_of(loop, cores)
-    record = None if given is None else _predictions(*given)
+    given = recorded(loop, cores)
+    record = None if given is None else predictions(*given)
     if record is not None:
         if loop.workers and not loop.persistent:
             record["rows"] += persistent_rows(loop.epochs, record["loader_images_per_s"])
@@ -174,63 +113,60 @@ def what_if(loop: LoopFacts, cores: int) -> dict[str, Any] | None:
     return record
 
 
-def input_of(loop: LoopFacts, cores: int) -> tuple[Setup, Recorded] | None:
-    """Returns the input of the predictions; None if the records do not suffice."""
-    setup, rate = setup_of(loop, cores), measured_rate(loop)
-    if setup is None or rate is None:
+def recorded(loop: LoopFacts, cores: int) -> tuple[DataLoaderInput, Recorded] | None:
+    """Returns what predictions are made of; None if the records do not suffice."""
+    measured, rate = input_of(loop, cores), measured_rate(loop)
+    if measured is None or rate is None:
         return None
     work = loop.breakdown.work
     blocked = sum(row[1] for row in work[:3])
-    collate = _per(work[COLLATE], loop.breakdown.batches)
-    seconds = [one.seconds for one in setup.fetch]
-    return setup, Recorded(rate, work[DATASET][1] / blocked if blocked > 0 else 0.0, loop.batch_bytes, collate.cpu,
-                           loop.usage.update_s, half_width(seconds, [1.0] * len(seconds)), loop.usage.half_width())
-
-
-def _predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
-    return predictions(setup, recorded, paging_of(setup, recorded.batch_bytes, recorded.collate_cpu))
+    seconds = [one.seconds for one in measured.fetch]
+    run = RecordedRun(images_per_s=rate, blocked_in_dataset=work[DATASET][1] / blocked if blocked > 0 else 0.0,
+                      update_s=loop.usage.update_s, fetch_error=half_width(seconds, [1.0] * len(seconds)),
+                      update_error=loop.usage.half_width())
+    return measured, Recorded(run, loop.batch_bytes, _per(work[COLLATE], loop.breakdown.batches).cpu_s)
 
 
 def replay_input(loop: LoopFacts, cores: int) -> dict[str, Any] | None:
     """Returns what the predictions are made from, for a summary of a run that is under way."""
-    given = input_of(loop, cores)
+    given = recorded(loop, cores)
     if given is None:
         return None
-    setup, recorded = given
-    numbers = {key: getattr(setup, key) for key in LIMITS}
-    demands = {key: list(astuple(getattr(setup, key))) for key in DEMANDS}
-    return {**numbers, "fetch": [[one.cpu, one.blocked] for one in setup.fetch], **demands, **asdict(recorded)}
+    measured, of_run = given
+    return {**{key: getattr(measured, key) for key in LIMITS},
+            "fetch": [[one.cpu_s, one.blocked_s] for one in measured.fetch],
+            **{key: list(_demand(getattr(measured, key)).values()) for key in DEMANDS},
+            "batch_bytes": of_run.batch_bytes, "collate_cpu": of_run.collate_cpu,
+            **{key: getattr(of_run.run, key) for key in FACTS}}
 
 
-def input_from(record: Any) -> tuple[Setup, Recorded] | None:
-    """Returns the input that a replay_input() holds. None if it is none, or no machine's."""
+def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
+    """Returns the input of predictions that a replay_input() holds. None if it is none, or no machine's."""
     try:
-        numbers = [_within(record[key], 0 if key == "workers" else 1, most) for key, most in LIMITS.items()]
-        fetch = tuple(Demand(_number(cpu), _number(blocked)) for cpu, blocked in record["fetch"][:MOST_FETCHES])
-        send, receive, hand, update = (Demand(_number(cpu), _number(blocked), _within(threads, 1, MOST_THREADS))
-                                       for cpu, blocked, threads in map(record.__getitem__, DEMANDS))
-        recorded = Recorded(_number(record["images_per_s"]), _number(record["blocked_in_dataset"]),
-                            _within(record["batch_bytes"], 0, 1 << 40), _number(record["collate_cpu"]),
-                            *(_number(record.get(key, 0.0)) for key in ("update_s", "fetch_error", "update_error")))
+        given: dict[str, Any] = {key: _within(record[key], 0 if key == "workers" else 1, most)
+                                 for key, most in LIMITS.items()}
+        fetch = [Demand(_number(cpu), _number(blocked)) for cpu, blocked in record["fetch"][:MOST_FETCHES]]
+        given |= {key: Demand(_number(cpu), _number(blocked), _within(threads, 1, MOST_THREADS))
+                  for key in DEMANDS for cpu, blocked, threads in [record[key]]}
+        facts = {key: _number(record[key] if key in FIRST_FACTS else record.get(key, 0.0)) for key in FACTS}
+        of_run = Recorded(RecordedRun(**facts), _within(record["batch_bytes"], 0, 1 << 40),
+                          _number(record["collate_cpu"]))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    if not fetch:
-        return None
-    workers, prefetch, batch, cores = numbers
-    return Setup(workers, prefetch, batch, cores, fetch, send, receive, hand, update), recorded
+    return (DataLoaderInput(**given, fetch=fetch), of_run) if fetch else None
 
 
 def predictions_from(record: Any) -> dict[str, Any] | None:
     """Returns the predictions that follow from a replay_input(). None if it is none, or no machine's."""
-    given = input_from(record)
-    return None if given is None else _predictions(*given)
+    given = recorded_from(record)
+    return None if given is None else predictions(*given)
 
 
-def quick_predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
+def quick_predictions(measured: DataLoaderInput, of_run: Recorded) -> dict[str, Any] | None:
     """Returns predictions of more workers, and of other numbers of batches ahead, by short replays."""
-    return predictions(replace(setup, steps=QUICK_STEPS), recorded,
-                       wanted=lambda change: bool(change.overrides) and not change.loading_only and
-                       change.overrides.get("num_workers", 1) > 0)
+    return predictions(measured.replace(steps=QUICK_STEPS), of_run, Paging(),
+                       lambda change: change.argument == "prefetch_factor" or
+                       (change.argument == "num_workers" and change.value > 0))
 
 
 def _within(value: Any, least: int, most: int) -> int:
@@ -263,52 +199,44 @@ def persistent_rows(epochs: Sequence[dict[str, Any]], alone: float) -> list[dict
              "saved_s_per_epoch": saved / len(later)}]
 
 
-def predictions(measured: Setup, recorded: Recorded, paging: Paging = Paging(),
-                wanted: Callable[[Change], bool] = lambda _: True) -> dict[str, Any] | None:
+def predictions(measured: DataLoaderInput, of_run: Recorded, paging: Paging | None = None,
+                wanted: Callable[[DataLoaderChange], bool] = lambda _: True) -> dict[str, Any] | None:
     """Returns images/s of each wanted change: the recorded rate times the ratio of the two replays.
 
-    None if a replay has no work that takes time.
+    `paging` is measured if it is not given. None if a replay has no work that takes time.
     """
+    paging = paging_of(measured, of_run) if paging is None else paging
+    rate = of_run.run.images_per_s
     try:
-        return _replayed(measured, recorded, paging, wanted)
+        predictor = DataLoaderPredictor(measured, of_run.run)
+        rows = [_row(change, predictor, rate) for change in predictor.changes(paging) if wanted(change)]
     except ValueError:
         return None
+    doubts = predictor.doubts
+    return {"images_per_s": rate, "loader_images_per_s": predictor.loader_images_per_s,
+            "replay_images_per_s": predictor.images_per_s, "settings": _settings(predictor.input),
+            "doubts": {"fetch": doubts.fetch, "update": doubts.update, "spinning": doubts.spinning},
+            "transfer_assumed": measured.workers == 0,
+            "shared_memory": {"make": paging.make_s, "take": paging.take_s}, "rows": rows}
 
 
-def _replayed(measured: Setup, recorded: Recorded, paging: Paging, wanted: Callable[[Change], bool]) -> dict[str, Any]:
-    setup = without_spinning(measured, recorded.update_s) if recorded.update_s > 0 else measured
-    doubts = Doubts(recorded.fetch_error, recorded.update_error,
-                    measured.update.cpu / setup.update.cpu if setup.update.cpu > 0 else 1.0)
-    alone = replace(setup, update=Demand())
-    base, loading = replay(setup), replay(alone)
-    of_loop, of_loading = Intervals(setup, recorded.images_per_s, doubts), Intervals(alone, None, doubts)
-    rows: list[dict[str, Any]] = []
-    for change in filter(wanted, changes(setup, recorded.blocked_in_dataset, paging)):
-        rates = replay(change.setup)
-        ratio = rates.images_per_s / (loading if change.loading_only else base).images_per_s
-        if not change.overrides:  # faster storage delays nobody; batches that meet differently do, in a replay
-            ratio = max(1.0, ratio)
-        low, high = (of_loading if change.loading_only else of_loop).around(ratio, change.setup)
-        loader = rates if change.loading_only else replay(replace(change.setup, update=Demand()))
-        rows.append({"change": change.text, "overrides": change.overrides, "ratio": ratio, "low": low, "high": high,
-                     "loading_only": change.loading_only,
-                     "images_per_s": None if change.loading_only else ratio * recorded.images_per_s,
-                     "loader_images_per_s": loader.images_per_s})
-    return {"images_per_s": recorded.images_per_s, "loader_images_per_s": loading.images_per_s,
-            "replay_images_per_s": base.images_per_s, "settings": _settings(setup), "doubts": asdict(doubts),
-            "transfer_assumed": setup.workers == 0, "shared_memory": asdict(paging), "rows": rows}
+def _row(change: DataLoaderChange, predictor: DataLoaderPredictor, rate: float) -> dict[str, Any]:
+    overrides = {change.argument: change.value} if change.argument else {}
+    found = predictor.predict(change)
+    return {"change": f"{change.argument}={change.value}" if overrides else "storage twice as fast",
+            "overrides": overrides, "ratio": found.ratio, "low": found.low, "high": found.high,
+            "loading_only": change.loading_only, "images_per_s": None if change.loading_only else found.ratio * rate,
+            "loader_images_per_s": found.loader_images_per_s}
 
 
-def _settings(setup: Setup) -> dict[str, Any]:
-    fetch = _mean(setup.fetch)
-    return {"num_workers": setup.workers, "prefetch_factor": setup.prefetch if setup.workers else None,
-            "batch": setup.batch, "cores": setup.cores, "fetch": asdict(fetch), "send": asdict(setup.send),
-            "receive": asdict(setup.receive), "hand": asdict(setup.hand), "update": asdict(setup.update)}
+def _settings(used: DataLoaderInput) -> dict[str, Any]:
+    return {"num_workers": used.workers, "prefetch_factor": used.prefetch if used.workers else None,
+            "batch": used.batch, "cores": used.cores, "fetch": _demand(mean_of(used.fetch)),
+            **{key: _demand(getattr(used, key)) for key in DEMANDS}}
 
 
-def _mean(demands: tuple[Demand, ...]) -> Demand:
-    count = len(demands)
-    return Demand(sum(one.cpu for one in demands) / count, sum(one.blocked for one in demands) / count)
+def _demand(demand: Demand) -> dict[str, Any]:
+    return {"cpu": demand.cpu_s, "blocked": demand.blocked_s, "threads": round(demand.threads)}
 
 
 def best(record: dict[str, Any]) -> dict[str, Any] | None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from .._predict import DataLoaderInput, DataLoaderIntervals, Demand, Doubts, replay
 from .._watch import ENOUGH
 from ..errors import Error
 from .loader_cpu import measure_cpu
-from .intervals import Doubts, Intervals
 from .predict import PREFETCH
-from .replay import Demand, Setup, replay
 
 CHANGE = "replaced by millrace"
 AHEAD = 4  # loader.prefetch: batches made ahead in total
@@ -69,21 +67,25 @@ def _numbers_of_workers(cores: int) -> list[int]:
 def _predicted(what_if: dict[str, Any], cpu: float, blocked_in_dataset: float) -> dict[str, Any]:
     """Returns the replayed row. Waiting for storage stays as it was recorded: the files are the same."""
     settings, measured = what_if["settings"], what_if["images_per_s"]
-    now = Setup(settings["num_workers"], settings["prefetch_factor"] or PREFETCH, settings["batch"], settings["cores"],
-                (Demand(**settings["fetch"]),), Demand(**settings["send"]), Demand(**settings["receive"]),
-                Demand(**settings["hand"]), Demand(**settings["update"]))
-    batch = Demand(cpu=cpu * now.batch, blocked=blocked_in_dataset * now.fetch[0].blocked)
+    fetch, send, receive, hand, update = (
+        Demand(one["cpu"], one["blocked"], one["threads"])
+        for one in map(settings.__getitem__, ("fetch", "send", "receive", "hand", "update")))
+    now = DataLoaderInput(workers=settings["num_workers"], prefetch=settings["prefetch_factor"] or PREFETCH,
+                          batch=settings["batch"], cores=settings["cores"], fetch=[fetch], send=send, receive=receive,
+                          hand=hand, update=update)
+    batch = Demand(cpu * now.batch, blocked_in_dataset * fetch.blocked_s)
     base = replay(now).images_per_s
-    setups = [replace(now, workers=workers, prefetch=math.ceil(AHEAD / workers), fetch=(batch,), send=Demand(),
-                      receive=Demand(), hand=Demand(cpu=HAND_S)) for workers in _numbers_of_workers(now.cores)]
-    rates = [replay(setup).images_per_s for setup in setups]
-    chosen = next(i for i, rate in enumerate(rates) if rate >= ENOUGH * max(rates))
-    alone = replay(replace(setups[chosen], update=Demand())).images_per_s
-    ratio = rates[chosen] / base
-    low, high = Intervals(now, measured, Doubts(**what_if["doubts"])).around(ratio, setups[chosen])
+    tried = [DataLoaderInput(workers=workers, prefetch=math.ceil(AHEAD / workers), batch=now.batch, cores=now.cores,
+                             fetch=[batch], hand=Demand(HAND_S), update=update)
+             for workers in _numbers_of_workers(now.cores)]
+    rates = [replay(one).images_per_s for one in tried]
+    rate, chosen = next((rate, one) for rate, one in zip(rates, tried) if rate >= ENOUGH * max(rates))
+    alone = replay(chosen.replace(update=Demand())).images_per_s
+    ratio = rate / base
+    low, high = DataLoaderIntervals(now, measured, Doubts(**what_if["doubts"])).around(ratio, chosen)
     return {"change": CHANGE, "overrides": {}, "reason": None, "loading_only": False, "ratio": ratio, "low": low,
             "high": high, "images_per_s": ratio * measured, "loader_images_per_s": alone,
-            "loader_workers": setups[chosen].workers, "cpu_s_per_image": cpu}
+            "loader_workers": chosen.workers, "cpu_s_per_image": cpu}
 
 
 def line(found: dict[str, Any]) -> str:

@@ -8,13 +8,14 @@ steps, the others the last epoch's batches: a record is overwritten by that of t
 from __future__ import annotations
 
 import csv
+import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .._predict import TraceEvents
 from .records import open_record
-from .run_directory import HEADER, dump, write_file
+from .run_directory import HEADER, write_file
 
 if TYPE_CHECKING:
     from .session import Session
@@ -22,63 +23,63 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 4096
 ROW_BYTES = 160  # of steps.csv; most have fewer
+MOST_NS = 1 << 60  # that are believed
 ORDER = ("setup", "first_batch", "load", "log", "loop", "update", "evaluate", "between")  # within a row
 TRAINER = 1  # process id of the trainer's tracks; those of a loader's workers follow
 
 
 def write(session: Session, end: int) -> None:
     """Writes timeline.json. `end`: when the recording was closed, in ns of perf_counter_ns()."""
-    events: list[dict[str, Any]] = [_name("process_name", TRAINER, 1, "trainer")]
+    events = TraceEvents(session.begin)
+    events.name_process(TRAINER, json.dumps("trainer"))
     for loader in session.loaders:
-        events.append(_name("thread_name", TRAINER, loader.number, loader.name))
-        events += _steps(session.directory.path / session.file_name("steps", "csv", loader.number), loader, end)
-        events += _batches(loader)
-    for event in events:
-        if "ts" in event:
-            event["ts"] = (event["ts"] - session.begin) / 1e3
-    write_file(session.directory.path / session.file_name("timeline", "json", 1), dump({"traceEvents": events}))
+        events.name_track(TRAINER, loader.number, json.dumps(loader.name))
+        steps = _spans(session.directory.path / session.file_name("steps", "csv", loader.number))
+        _add_steps(events, steps, loader, end)
+        _add_batches(events, loader)
+    write_file(session.directory.path / session.file_name("timeline", "json", 1), events.finish())
 
 
-def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "pid": process, "tid": thread, "name": kind, "args": {"name": name}}
-
-
-def _slice(process: int, thread: int, name: str, begin: int, ns: int, **more: int) -> dict[str, Any]:
-    return {"ph": "X", "pid": process, "tid": thread, "name": name, "ts": begin, "dur": ns / 1e3, "args": more}
-
-
-def _steps(file: Path, loader: WatchedLoader, end: int) -> Iterator[dict[str, Any]]:
-    """Yields the spans of the latest steps. The rows of a loader add up to the time until `end`."""
+def _spans(file: Path) -> list[tuple[str, list[tuple[str, int]]]]:
+    """Returns the latest steps: the arguments of their slices, and the names and ns of their spans."""
     try:
         with open_record(file) as source:
             source.seek(max(0, os.fstat(source.fileno()).st_size - MOST_STEPS * ROW_BYTES))
             lines = source.read().decode().splitlines()[1:]  # without the header, or a line that is cut
-        rows = list(csv.DictReader(lines[-MOST_STEPS:], HEADER.strip().split(",")))
-        spans = [[(name, round(1e9 * float(row[name]))) for name in ORDER] for row in rows]
-    except (OSError, TypeError, ValueError, csv.Error):  # it gave no batch, or something else lies in the file's place
-        return
-    at = end - sum(ns for one in spans for _, ns in one)
-    for row, one in zip(rows, spans):
-        for name, ns in one:
+        steps = [(f'"epoch":{int(row["epoch"])},"step":{int(row["step"])}',
+                  [(name, round(1e9 * float(row[name]))) for name in ORDER])
+                 for row in csv.DictReader(lines[-MOST_STEPS:], HEADER.strip().split(","))]
+    except (OSError, TypeError, ValueError, OverflowError, csv.Error):
+        return []  # it gave no batch, or something else lies in the file's place
+    times = [ns for _, spans in steps for _, ns in spans]
+    return steps if min(times, default=0) >= 0 and sum(times) <= MOST_NS else []
+
+
+def _add_steps(events: TraceEvents, steps: list[tuple[str, list[tuple[str, int]]]], loader: WatchedLoader,
+               end: int) -> None:
+    """Adds the spans of steps. The rows of a loader add up to the time until `end`."""
+    at = end - sum(ns for _, spans in steps for _, ns in spans)
+    for key, spans in steps:
+        for name, ns in spans:
             if ns > 0:
-                yield _slice(TRAINER, loader.number, name, at, ns, epoch=int(row["epoch"]), step=int(row["step"]))
+                events.slice(TRAINER, loader.number, name, at, at + ns, key)
             at += ns
 
 
-def _batches(loader: WatchedLoader) -> Iterator[dict[str, Any]]:
-    """Yields what the workers did for the latest batches."""
+def _add_batches(events: TraceEvents, loader: WatchedLoader) -> None:
+    """Adds what the workers did for the latest batches."""
     if not loader.workers or loader.records is None:
         return
     process = TRAINER + loader.number
-    yield _name("process_name", process, 1, f"workers of {loader.name}")
+    events.name_process(process, json.dumps(f"workers of {loader.name}"))
     for worker in range(loader.workers):
-        yield _name("thread_name", process, 2 * worker + 1, f"worker {worker}")
-        yield _name("thread_name", process, 2 * worker + 2, f"worker {worker}, sending")
+        events.name_track(process, 2 * worker + 1, json.dumps(f"worker {worker}"))
+        events.name_track(process, 2 * worker + 2, json.dumps(f"worker {worker}, sending"))
     for epoch, batch, worker, begin, collate, end, send_begin, send_end in loader.records.made():
-        track, key = 2 * worker + 1, {"epoch": epoch, "batch": batch}
+        track, key = 2 * worker + 1, f'"epoch":{epoch},"batch":{batch}'
         collate = collate or end
-        yield _slice(process, track, "samples", begin, collate - begin, **key)
+        events.slice(process, track, "samples", begin, collate, key)
         if collate < end:
-            yield _slice(process, track, "collate", collate, end - collate, **key)
+            events.slice(process, track, "collate", collate, end, key)
         if send_begin:
-            yield _slice(process, track + 1, "send", send_begin, send_end - send_begin, **key)
+            events.slice(process, track + 1, "send", send_begin, send_end, key)

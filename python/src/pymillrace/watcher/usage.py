@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections import deque
 from copy import copy
 
-from .intervals import half_width
-from .replay import Demand
+from .._predict import Demand
+from .batch_means import half_width
 
 MOST_STRETCHES = 256  # the latest, whose lengths tell how much updates vary
 
@@ -55,4 +55,4 @@ class Usage:
         wall, cpu = 1e-9 * self.ns / self.steps, 1e-9 * max(0.0, body) / self.steps
         running = max(wall - 1e-9 * max(0, self.delay) / self.steps, 1e-9)
         threads = max(1, round(cpu / running))
-        return Demand(cpu=cpu / threads, blocked=max(0.0, running - cpu / threads), threads=threads)
+        return Demand(cpu / threads, max(0.0, running - cpu / threads), threads)

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .._watch import LOAD_THAT_BINDS, LOAD_THAT_BINDS_INLINE, STEPS_FOR_VERDICT, WORTHWHILE
+from .._watch import LOAD_THAT_BINDS, STEPS_FOR_VERDICT, WORTHWHILE, load_that_binds
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
 from .loop_facts import LoopFacts
 from .predict import best, proposal
@@ -87,7 +87,7 @@ def _classify(loop: LoopFacts, needed: float | None) -> Verdict:
         if share < LOAD_THAT_BINDS_AHEAD:
             return Verdict("device", "", "device-bound: the thread that takes the batches waits for the loop in "
                            f"{_percent(1 - share)} of its time{tail}", needed)
-    limit = LOAD_THAT_BINDS if loop.workers or not loop.sees_inside else LOAD_THAT_BINDS_INLINE
+    limit = load_that_binds(bool(loop.workers) or not loop.sees_inside)
     if (gap is None and share < limit) or load <= 0:
         return Verdict("device", "", f"device-bound: load is {_percent(share)} of load + update{tail}", needed)
     place = max(range(len(PLACES)), key=lambda one: steady[one])

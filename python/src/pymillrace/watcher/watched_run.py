@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .._predict import DataLoaderInput
 from ..errors import DataError, UsageError
 from . import predict, ranks
 from .fields import MOST_SECONDS, MOST_STEPS, Field
@@ -20,7 +21,6 @@ from .history import History, Point
 from .printable import printable
 from .recorded import MOST_BATCH, MOST_LOADERS, read_summary
 from .records import NotARecord, open_record
-from .replay import Setup
 from .run_directory import HEADER, LOCK, file_name, is_complete
 from .tail import Tail
 from .worker_activity import CELLS, MOST_WORKERS
@@ -199,7 +199,7 @@ class WatchedRun:
     def _advice_of(self, summary: Field, complete: bool) -> str:
         """Returns the recorded advice; of a run under way the best of some predictions, which its records lack."""
         if self._advice[0] is not summary:
-            advice, given = summary["advice"].text(), None if complete else predict.input_from(summary["replay"].value)
+            advice, given = summary["advice"].text(), None if complete else predict.recorded_from(summary["replay"].value)
             predicted = None if given is None or _is_long(given[0]) else predict.quick_predictions(*given)
             change = None if predicted is None else predict.best(predicted)
             self._advice = summary, printable(advice if change is None else f"advice: {predict.proposal(change)}")
@@ -237,9 +237,9 @@ def _gained(tail: Tail) -> tuple[NotARecord | None, bool, list[str]]:
         return None, False, []
 
 
-def _is_long(setup: Setup) -> bool:
+def _is_long(given: DataLoaderInput) -> bool:
     """Returns whether replays with as many workers as there are, or as cores, would hold the page up for seconds."""
-    return max(setup.workers, setup.cores) * setup.prefetch > MOST_REPLAYED
+    return max(given.workers, given.cores) * given.prefetch > MOST_REPLAYED
 
 
 def _state(summary: Field, runs: bool) -> str:
