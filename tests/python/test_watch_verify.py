@@ -19,7 +19,7 @@ from pymillrace.watcher import plan, verify
 from pymillrace.watcher.command import main
 from pymillrace.watcher.command_line import PLAN
 from pymillrace.watcher.summary import cores
-from pymillrace.watcher.verify import TimedRun, measure, rate_of, score, warm_up_of
+from pymillrace.watcher.verify import TimedRun, counted_steps, measure, rate_of, score, warm_up_of
 
 
 def test_each_block_runs_every_change_between_two_baselines():
@@ -120,11 +120,23 @@ def test_the_middle_window_counts_and_few_steps_count_as_a_whole():
     assert rate_of([(4, 0.1), (4, 0.3)]) == pytest.approx(20)
 
 
-def test_warm_up_covers_what_is_outstanding_under_every_change():
+def test_warm_up_lasts_until_little_comes_from_stock():
     settings = {"num_workers": 2, "prefetch_factor": 2}
-    assert warm_up_of({"settings": settings, "rows": [{"overrides": {"num_workers": 4}}]}) == 10
-    assert warm_up_of({"settings": settings, "rows": [{"overrides": {"prefetch_factor": 8}}, {"overrides": {}}]}) == 18
-    assert warm_up_of({"settings": settings | {"prefetch_factor": None}, "rows": []}) == 8
+    assert warm_up_of(settings, {"num_workers": 4}) == 8 * 4 * 2 and warm_up_of(settings, {}) == 8 * 2 * 2
+    assert warm_up_of(settings, {"prefetch_factor": 8}) == 8 * 2 * 8
+    assert warm_up_of({"num_workers": 0, "prefetch_factor": None}, {}) == 8
+    assert warm_up_of({"num_workers": 0, "prefetch_factor": None}, {"num_workers": 1}) == 8 * 2
+
+
+def test_a_run_that_ends_early_counts_its_later_half(tmp_path):
+    def steps(count, warm_up):
+        rows = "".join(f"{i},1.0,0.0\n" for i in range(count))
+        (tmp_path / "steps.csv").write_text("images,load_s,update_s\n" + rows)
+        return [images for images, _ in counted_steps(tmp_path, warm_up)]
+
+    assert steps(100, 40) == list(range(40, 100))
+    assert steps(100, 240) == list(range(50, 100))
+    assert steps(10, 240) == [8, 9] and steps(8, 240) == steps(8, 8) == []
 
 
 SCRIPT = """
@@ -159,7 +171,8 @@ def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
     assert changes == {f"num_workers={one}" for one in {1, 2, cores()} if one <= 2 * cores()}
     warm_up = json.loads(predictions.read_text())["warm_up"]
     assert [run["change"] for run in record["timed_runs"]] == [None, "num_workers=2", None]
-    for number, before in enumerate((verify.WARM_UP, warm_up, warm_up, warm_up), 1):
+    assert warm_up["baseline"] == verify.WARM_UP and warm_up["num_workers=2"] == 32
+    for number, before in enumerate((verify.WARM_UP, 8, 32, 8), 1):
         assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == before + 14
     outcome, = record["outcomes"]  # 120 ms per step without workers, 40 with two
     assert outcome["measured"] == pytest.approx(120 / 40, rel=0.25) and abs(outcome["error"]) < 0.25
@@ -237,7 +250,7 @@ WHAT_IF = {"settings": {"num_workers": 0, "prefetch_factor": None},
 def test_predictions_lie_on_the_disk_before_a_change_runs(tmp_path, monkeypatch):
     events = []
 
-    def run(self, overrides):
+    def run(self, overrides, warm_up=8):
         self.started += 1
         events.append(overrides)
         self.latest.mkdir()

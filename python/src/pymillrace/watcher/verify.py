@@ -35,6 +35,7 @@ from .threads import busy_s
 
 SEED = 1
 WARM_UP, WINDOW, ENOUGH_WINDOWS = 8, 20, 5
+STOCKS = 8  # numbers of outstanding batches that a warm-up lasts
 THREADS_OF_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MOST_STEPS_BYTES = 256 << 20  # of steps.csv; a step has some 150
 
@@ -125,22 +126,26 @@ def rate_of(rows: list[tuple[int, float]], window: int = WINDOW) -> float:
 
 
 def counted_steps(run: Path, warm_up: int) -> list[tuple[int, float]]:
-    """Returns images and seconds of load + update of a run's steps after its warm-up."""
+    """Returns images and seconds of load + update of a run's steps after its warm-up, or of its later half if that is more.
+    """
     try:
         with io.TextIOWrapper(open_record(run / "steps.csv", MOST_STEPS_BYTES), encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))[warm_up:]
+            rows = list(csv.DictReader(file))
+        rows = rows[min(warm_up, max(WARM_UP, len(rows) // 2)):]
         return [(int(row["images"]), float(row["load_s"]) + float(row["update_s"])) for row in rows]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise WatchError(f"{run / 'steps.csv'} cannot be used: {error}") from None
 
 
-def warm_up_of(what_if: dict[str, Any]) -> int:
-    """Returns the steps after which every change has handed out what was outstanding at its start."""
-    settings = what_if["settings"]
-    outstanding: list[int] = [row["overrides"].get("num_workers", settings["num_workers"]) *
-                              row["overrides"].get("prefetch_factor", settings["prefetch_factor"] or PREFETCH)
-                              for row in what_if["rows"]]
-    return max([WARM_UP, *(one + 2 for one in outstanding)])
+def warm_up_of(settings: dict[str, Any], overrides: dict[str, int]) -> int:
+    """Returns the steps of a run that do not count.
+
+    Workers make a stock of batches while the first step takes long. A loop that takes them faster than they are made
+    lives on it, and shows no rate that lasts. After STOCKS times as many steps at most one in STOCKS was from stock.
+    """
+    outstanding: int = (overrides.get("num_workers", settings["num_workers"]) *
+                        overrides.get("prefetch_factor", settings["prefetch_factor"] or PREFETCH))
+    return max(WARM_UP, STOCKS * outstanding)
 
 
 def _children_s() -> float:
@@ -153,17 +158,16 @@ class Script:
 
     def __init__(self, words: list[str], folder: Path, steps: int) -> None:
         self.words, self.folder, self.steps, self.started = words, folder, steps, 0
-        self.warm_up = WARM_UP
 
     @property
     def latest(self) -> Path:
         return self.folder / f"{self.started:03}"
 
-    def run(self, overrides: dict[str, int]) -> tuple[dict[str, Any], float | None]:
+    def run(self, overrides: dict[str, int], warm_up: int = WARM_UP) -> tuple[dict[str, Any], float | None]:
         """Runs it once. Returns its summary and the share of the cores' CPU time that others took."""
         self.started += 1
         run, log = self.latest, self.folder / f"{self.started:03}.log"
-        plan = {"steps": self.warm_up + self.steps, "overrides": overrides}
+        plan = {"steps": warm_up + self.steps, "overrides": overrides}
         environment = {**watched_environment(run), PLAN: json.dumps(plan)}
         if "OMP_NUM_THREADS" in overrides:
             environment |= {name: str(overrides["OMP_NUM_THREADS"]) for name in THREADS_OF_POOLS}
@@ -226,16 +230,18 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
         if unknown:
             raise UsageError(f"--change {unknown[0]} is not predicted for this script", f"known: {', '.join(known)}")
         rows = [row for row in rows if row["change"] in given]
-    script.warm_up = warm_up_of(what_if)
-    write_durably(folder / "predictions.json", {"warm_up": script.warm_up, "command": words, "steps": steps, "blocks": blocks, "what_if": what_if})
+    warm_ups = {name: warm_up_of(what_if["settings"], overrides)
+                for name, overrides in (("baseline", {}), *((row["change"], row["overrides"]) for row in rows))}
+    write_durably(folder / "predictions.json", {"warm_up": warm_ups, "command": words, "steps": steps, "blocks": blocks,
+                                                "what_if": what_if})
 
     def run(change: int | None) -> TimedRun:
         name, overrides = ("baseline", {}) if change is None else (rows[change]["change"], rows[change]["overrides"])
         try:
-            _, others = script.run(overrides)
-            steps = counted_steps(script.latest, script.warm_up)
+            _, others = script.run(overrides, warm_ups[name])
+            steps = counted_steps(script.latest, warm_ups[name])
             if not steps:
-                raise WatchError(f"the script ended within the {script.warm_up} steps of warm-up",
+                raise WatchError(f"the script ended within the {WARM_UP} steps of warm-up",
                                  "let it run for more steps")
         except WatchError as error:
             print_lines([f"{name}: failed: {error}"], sys.stderr)
