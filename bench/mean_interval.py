@@ -2,7 +2,7 @@
 import math
 import statistics
 
-from pymillrace.watcher.batch_means import student
+from pymillrace._predict import t_quantile
 
 
 def mean_interval(values, level=0.95):
@@ -10,5 +10,5 @@ def mean_interval(values, level=0.95):
     count = len(values)
     if count < 10:
         raise SystemExit(f"{count} values are too few for an interval; at least 10 are needed")
-    mean, half = statistics.fmean(values), student(count - 1, level) * statistics.stdev(values) / math.sqrt(count)
+    mean, half = statistics.fmean(values), t_quantile(count - 1, level) * statistics.stdev(values) / math.sqrt(count)
     return mean, mean - half, mean + half

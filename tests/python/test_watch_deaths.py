@@ -115,8 +115,7 @@ def test_kills_for_lack_of_memory_are_counted_from_the_begin(tmp_path, capfd, mo
     session = Session(tmp_path / "run")
     session.open()
     counts.write_text(text.format(4))
-    loader = session.loader("a.py:1", "DataLoader", None, given=True)
-    session.deaths.note(loader, [types.SimpleNamespace(pid=9, exitcode=-signal.SIGKILL)])
+    session.deaths.note("a.py:1", 0, None, [types.SimpleNamespace(pid=9, exitcode=-signal.SIGKILL)])
     session.failed(RuntimeError("a worker"))
     session.close()
     assert json.loads((tmp_path / "run/deaths.jsonl").read_text())["oom_kills"] == kills
@@ -159,12 +158,9 @@ def test_workers_that_end_as_they_should_are_not_named(tmp_path):
         one.join()
     waits = fork.Process(target=time.sleep, args=(60,))
     waits.start()
-    session = Session(tmp_path / "run")
-    loader = session.loader("a.py:1", "DataLoader", None, given=True)
     named = f"DataLoader worker 1 (pid {ended[1].pid}) ended with exit code 3"
-    assert deaths.Deaths(session).note(loader, [*ended, waits]) == [named]
-    assert deaths.Deaths(session).note(loader, [*ended, waits], (3,)) == []
-    session.close()
+    assert deaths.Deaths().note("a.py:1", 4, None, [*ended, waits]) == [named]
+    assert deaths.Deaths().note("a.py:1", 4, None, [*ended, waits], (3,)) == []
     waits.kill()
     waits.join()
 

@@ -111,13 +111,7 @@ def test_a_stderr_that_is_gone_is_no_fault(monkeypatch, stream):
     live.write_at_once("lost")
 
 
-class Main:
-    """A loader's recording after three steps."""
-    name = "a.py:1"
-    table = types.SimpleNamespace(steps=3, spans=[0, 1, 1, 2, 0, 0, 0, 0])
-
-    def loop(self):
-        return LoopFacts(steps=3)
+TABLE = types.SimpleNamespace(steps=3, spans=[0, 1, 1, 2, 0, 0, 0, 0])  # of a loader after three steps
 
 
 def test_a_line_after_few_steps_says_what_is_missing(pipe, monkeypatch):
@@ -128,7 +122,7 @@ def test_a_line_after_few_steps_says_what_is_missing(pipe, monkeypatch):
     for now[0] in (100.0, 109.9, 110.0, 111.0, 169.9, 170.0):
         if lines.due():
             told.append(now[0])
-            lines.tell(Main(), 2)
+            lines.tell("a.py:1", TABLE, LoopFacts(steps=3), 2)
             lines._thread.join()
     assert told == [110.0, 170.0]
     first, second = os.read(pipe[0].fileno(), 1 << 16).decode().splitlines()

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
 from pymillrace.watcher import cgroup, memory, proc, stalls
-from pymillrace.watcher.memory import Memory, Sample, trend
+from pymillrace.watcher.memory import Loop, Memory, Sample, trend
 from pymillrace.watcher.room import Room
 from pymillrace.watcher.session import Session
 
@@ -163,25 +163,17 @@ def test_growth_is_told_from_noise():
     assert grows(range(7)) is None, "too few samples"
 
 
-class Main:
-    """A loader's recording of epochs of 100 steps."""
-    length = 100
-
-    def __init__(self):
-        self.epochs = []
-
-
 @pytest.fixture
 def run():
-    """Memory of a run without a loop."""
-    found = Memory(types.SimpleNamespace(writes_lines=True))
-    found.main = Main()
+    """Memory of a run of epochs of 100 steps."""
+    found = Memory(lambda: None)
+    found.length = 100
 
     def epoch(number, values, total=1000 * MB):
         for at, value in enumerate(values, 1):
             step = 100 * (number - 1) + at * 100 // len(values)
-            found._add(found.main, Sample(number, step, int(value), 0, Room(min(int(value), total), total)))
-        found.main.epochs.append({"step": 100 * number, "steps": 100})
+            loop = Loop("loader", number, step, 100 * (number - 1), found.length, [[1]], None, writes_lines=True)
+            found._add(loop, Sample(number, step, int(value), 0, Room(min(int(value), total), total)))
 
     found.add_epoch = epoch
     return found
@@ -205,7 +197,7 @@ def test_growth_that_ends_with_the_epoch_is_not_extended_beyond_it(run, lines):
 
 
 def test_growth_in_an_epoch_without_a_known_end_is_told_of(run, lines):
-    run.main.length = None
+    run.length = None
     run.add_epoch(1, [at * 20 * MB for at in range(1, 10)])
     line, = lines
     assert " per 1,000 steps, mostly in the training process; " in line and line.endswith(" steps"), line
@@ -225,17 +217,13 @@ def test_samples_take_a_thousandth_of_the_time(monkeypatch):
     monkeypatch.setattr(memory, "INTERVAL_S", 1.0)
     monkeypatch.setattr(memory, "COST", COST)
     monkeypatch.setattr(memory, "time", types.SimpleNamespace(monotonic=lambda: now[0], thread_time=time.thread_time))
-    worker = types.SimpleNamespace(pid="self")  # of the same size as the trainer
-    iterator = types.SimpleNamespace(_workers=[worker])
-    loader = types.SimpleNamespace(iterator=lambda: iterator, epochs=[], length=None,
-                                   table=types.SimpleNamespace(epoch=1, steps=1))
-    directory = types.SimpleNamespace(append=lambda name, text: None)
-    run = Memory(types.SimpleNamespace(loaders=[loader], main=loader, directory=directory, writes_lines=False,
-                                       file_name=lambda *_: "memory.csv"))
+    workers = ["self"]  # of the same size as the trainer
+    directory = types.SimpleNamespace(append=lambda name, text: None, name=lambda *_: "memory.csv")
+    run = Memory(lambda: Loop("loader", 1, 1, 0, None, [workers], directory, writes_lines=False))
     while now[0] < 600:
         now[0] += 0.5
         if now[0] == 300:
-            iterator._workers = [worker] * 8
+            workers = ["self"] * 8
         begin = time.thread_time()
         run.look()
         spent += time.thread_time() - begin

@@ -85,7 +85,7 @@ def test_no_thread_lives_beside_a_fork_and_it_comes_back(tmp_path, monkeypatch):
         looks.set()
         time.sleep(0.3)  # as where it waits for a core
 
-    monkeypatch.setattr(session.Session, "tell_if_late", look_slowly)
+    monkeypatch.setattr(session.Session, "_tell_if_late", look_slowly)
 
     def names():
         return [one.name for one in threading.enumerate() if one.name == "pymillrace stalls"]

@@ -9,17 +9,13 @@ import signal
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import cgroup, shared_memory
+from . import cgroup
 from .live import write_at_once
 from .printable import printable
 from .room import bytes_text, left, left_text
-from .run_directory import dump
-
-if TYPE_CHECKING:
-    from .session import Session
-    from .watched_loader import WatchedLoader
+from .run_directory import RunDirectory, dump
 
 DYING_S = 2  # seconds to wait for the end of a worker that has closed its queue; a busy machine takes long
 LOOK_S = 0.01
@@ -30,8 +26,7 @@ AT_EXIT = (-signal.SIGTERM,)  # exit codes of workers that Python and torch end 
 class Deaths:
     """Dead workers of one run."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._kills: int | None = None  # of the control group, when the run began
         self._noted: list[dict[str, Any]] = []  # not told of yet
         self._known: set[int] = set()  # their processes
@@ -40,8 +35,12 @@ class Deaths:
     def begin(self) -> None:
         self._kills = cgroup.oom_kills()
 
-    def note(self, loader: WatchedLoader, workers: Sequence[Any], besides: Collection[int] = ()) -> list[str]:
-        """Notes the workers that did not end as they should. Returns how. `besides`: exit codes that are no deaths."""
+    def note(self, loader: str, step: int, needed: int | None, workers: Sequence[Any],
+             besides: Collection[int] = ()) -> list[str]:
+        """Notes the workers that did not end as they should. Returns how.
+
+        `needed`: bytes of shared memory for the loader's batches in flight. `besides`: exit codes that are no deaths.
+        """
         dead: list[dict[str, Any]] = [
             {"worker": number, "pid": one.pid, "exit_code": one.exitcode if one.exitcode > 0 else None,
              "signal": _signal(one.exitcode)}
@@ -49,26 +48,22 @@ class Deaths:
         for one in dead:
             if one["pid"] not in self._known and len(self._known) < MOST:
                 self._known.add(one["pid"])
-                self._noted.append({"loader": loader.name, "step": loader.table.steps, **one,
-                                    "shared_memory_needed": shared_memory.needed(loader)})
+                self._noted.append({"loader": loader, "step": step, **one, "shared_memory_needed": needed})
         return list(map(_ending, dead))
 
-    def tell(self, error: str | None) -> None:
+    def tell(self, directory: RunDirectory, error: str | None) -> None:
         """Writes a record per dead worker, and one line on stderr. `error`: kind and first line of the exception."""
-        for loader in self._session.loaders:
-            iterator = None if loader.iterator is None else loader.iterator()
-            self.note(loader, getattr(iterator, "_workers", ()), AT_EXIT)
         noted, self._noted = self._noted, []
         if not noted:
             return
         now = cgroup.oom_kills()
         kills = None if now is None or self._kills is None else now - self._kills
-        known = {"error": error, "oom_kills": kills, **left(self._session.directory.path)}
+        known = {"error": error, "oom_kills": kills, **left(directory.path)}
         reports = [one | known for one in noted]
         self.reports += reports
         write_at_once(line(reports))
         with suppress(OSError):  # the summary, which is written next, says what the disk lacks
-            self._session.directory.append(self._session.file_name("deaths", "jsonl", 1), "".join(map(dump, reports)))
+            directory.append(directory.name("deaths", "jsonl", 1), "".join(map(dump, reports)))
 
 
 def line(reports: Sequence[dict[str, Any]]) -> str:

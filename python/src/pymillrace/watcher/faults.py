@@ -8,15 +8,23 @@ from __future__ import annotations
 import functools
 import signal
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from .._watch import StepHooks
 from .messages import say
 
-if TYPE_CHECKING:
-    from .session import Session
+
+class Stoppable(Protocol):
+    """What a fault ends, and what a fork interrupts: a session."""
+    closed: bool
+    marks: StepHooks
+
+    def pause(self) -> None: ...
+    def close_in_child(self) -> None: ...
+
 
 stopped = False
-recording: set[Session] = set()  # sessions that a fault ends
+recording: set[Stoppable] = set()  # under way in this process
 
 
 def stop(error: Exception) -> None:

@@ -11,19 +11,15 @@ import select
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from .command_line import EVERY
 from .faults import stop
+from .loop_facts import LoopFacts
 from .periodic import Periodic
 from .predict import quick_predictions, recorded
 from .signals import without_signals_of_writes
-from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE
+from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE, Table
 from .verdict import advice, classify, too_short
-
-if TYPE_CHECKING:
-    from .loop_facts import LoopFacts
-    from .watched_loader import WatchedLoader
 
 FIRST_S = 10.0  # from the begin of the recording to the first line
 MOST_BYTES = 4000  # of a line: a pipe takes up to 4096 in one write
@@ -44,14 +40,13 @@ class Live(Periodic):
         super().__init__("line", min(FIRST_S, interval_s), interval_s)
         self._begin = time.monotonic()
 
-    def tell(self, main: WatchedLoader, cores: int) -> None:
-        """Begins to write a line on the main loader."""
-        ns = main.table.spans
+    def tell(self, name: str, table: Table, loop: LoopFacts, cores: int) -> None:
+        """Begins to write a line on a loader."""
+        ns = table.spans
         whole = sum(ns) or 1
-        text = (f"{main.name}: {main.table.steps} steps in {time.monotonic() - self._begin:.0f} s: "
+        text = (f"{name}: {table.steps} steps in {time.monotonic() - self._begin:.0f} s: "
                 f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
                 f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%")
-        loop = main.loop()
         self.begin(lambda: _write(text, loop, cores))
 
 

@@ -6,17 +6,15 @@ function, so that one that waits, as for a server, holds nobody up. Only rank 0 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .faults import is_of_signal_handler, text_of
+from .loop_facts import LoopFacts
 from .messages import say
 from .periodic import Periodic
 from .run_directory import seconds
-from .spans import FIRST_BATCH, LOAD, LOOP, SETUP, UPDATE
+from .spans import FIRST_BATCH, LOAD, LOOP, SETUP, UPDATE, Table
 from .verdict import classify
-
-if TYPE_CHECKING:
-    from .watched_loader import WatchedLoader
 
 Call = Callable[[dict[str, Any]], object]
 INTERVAL_S = 10.0  # between two calls
@@ -30,19 +28,19 @@ class Log(Periodic):
         super().__init__("log", INTERVAL_S, INTERVAL_S)
         self.call = call
         self._noted = False
-        self._main: WatchedLoader | None = None
+        self._table: Table | None = None  # of the main loader
         self._before = 0, 0, 0, 0, 0  # steps, images, load, update and all of the main loader at the last call
 
-    def tell(self, main: WatchedLoader, cores: int) -> None:
+    def tell(self, table: Table, loop: LoopFacts, cores: int) -> None:
         """Begins a call with the figures since the last one."""
-        figures = self._figures(main, cores)
+        figures = self._figures(table, loop, cores)
         self.begin(lambda: self._call(figures))
 
-    def end(self, main: WatchedLoader, cores: int) -> None:
+    def end(self, table: Table, loop: LoopFacts, cores: int) -> None:
         """Calls the function for the last time, in this thread: a process that ends starts no other."""
         self.wait(PATIENCE)
-        if main.table.steps > (self._before[0] if main is self._main else 0):
-            self._call(self._figures(main, cores))
+        if table.steps > (self._before[0] if table is self._table else 0):
+            self._call(self._figures(table, loop, cores))
 
     def _call(self, figures: dict[str, Any]) -> None:
         try:
@@ -55,17 +53,16 @@ class Log(Periodic):
                 say(f"pymillrace watch: log={getattr(self.call, '__name__', self.call)}: {text_of(error)}; the "
                     "training goes on")
 
-    def _figures(self, main: WatchedLoader, cores: int) -> dict[str, Any]:
+    def _figures(self, table: Table, loop: LoopFacts, cores: int) -> dict[str, Any]:
         """Returns the figures of the steps since the last call; bound and verdict are those of the whole run."""
-        if main is not self._main:  # an optimizer has stepped in its loop
-            self._main, self._before = main, (0, 0, 0, 0, 0)
-        table = main.table
+        if table is not self._table:  # an optimizer has stepped in its loop
+            self._table, self._before = table, (0, 0, 0, 0, 0)
         ns = table.spans
         now = (table.steps, table.images, ns[FIRST_BATCH] + ns[LOAD], ns[UPDATE] + ns[LOOP], sum(ns) - ns[SETUP])
         steps, images, *spent = (one - before for one, before in zip(now, self._before))
         self._before = now
         load, update, whole = map(seconds, spent)
-        verdict = classify(main.loop(), cores)
+        verdict = classify(loop, cores)
         each = 1e3 / max(1, steps)
         return {"step": table.steps, "epoch": table.epoch, "images": table.images,
                 "load_share": load / whole if whole else 0.0, "update_share": update / whole if whole else 0.0,

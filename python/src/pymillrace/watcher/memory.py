@@ -14,18 +14,15 @@ than HORIZON times the steps over which it was seen.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from . import proc, room
 from .live import write_at_once
 from .room import Room, bytes_text
-
-if TYPE_CHECKING:
-    from .session import Session
-    from .watched_loader import WatchedLoader
+from .run_directory import RunDirectory
 
 HEADER = "time_s,epoch,step,workers,trainer_bytes,workers_bytes,free_memory_bytes,free_shared_memory_bytes\n"
 INTERVAL_S = 1.0  # at least, between two samples
@@ -82,15 +79,28 @@ def trend(samples: Sequence[Sample], least: int) -> Trend | None:
     return Trend(rate, samples[-1].step - samples[0].step, rate > 0 and min(rates) >= rate / 2)
 
 
+class Loop(NamedTuple):
+    """The main loader's loop at one moment, and who takes part in it."""
+    loader: object  # another one: an optimizer has stepped in another loop
+    epoch: int
+    step: int
+    before: int  # steps before the epoch under way
+    length: int | None  # steps of an epoch
+    workers: list[list[int]]  # processes of each iterator that has some
+    directory: RunDirectory
+    writes_lines: bool
+
+
 class Memory:
     """Samples of one run, and what follows from them."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, loop: Callable[[], Loop | None]) -> None:
+        """`loop` returns None while there are no workers."""
+        self._loop = loop
         self._begin = self._latest = time.monotonic()
         self._spent = 0.0  # CPU seconds of this thread
         self._ns_per_page = NS_PER_PAGE
-        self._main: WatchedLoader | None = None
+        self._main: object = None
         self._epoch: list[Sample] = []  # of the epoch under way, from its first step on
         self._peaks: list[Sample] = []  # of the epochs before, but for the first
         self._grown: dict[str, int] | None = None  # bytes, in the latest epoch of which there are two samples
@@ -107,20 +117,14 @@ class Memory:
         begin = time.thread_time()
         self._latest = now
         try:
-            workers = self._workers()
-            if workers and (main := self._session.main) is not None:
-                self._take(main, workers, (now - self._begin) / COST - self._spent)
+            if (loop := self._loop()) is not None:
+                self._take(loop, (now - self._begin) / COST - self._spent)
         finally:
             self._spent += time.thread_time() - begin
 
-    def _workers(self) -> list[list[int]]:
-        """Returns the processes of each iterator with workers."""
-        iterators = [one.iterator() for one in list(self._session.loaders) if one.iterator is not None]
-        found = [[worker.pid for worker in getattr(one, "_workers", ())] for one in iterators]
-        return [one for one in found if one]
-
-    def _take(self, main: WatchedLoader, workers: list[list[int]], allowed: float) -> None:
+    def _take(self, loop: Loop, allowed: float) -> None:
         """Takes a sample if it is expected to cost no more CPU seconds than allowed."""
+        workers = loop.workers
         pages = _pages("self") + sum(map(_pages, chain(*workers)))
         if 1e-9 * self._ns_per_page * pages > allowed:
             return
@@ -130,25 +134,25 @@ class Memory:
         left, known = room.memory(), [size for one in sizes if any(one) for size in one]  # the others have ended
         if trainer is None or left is None or not known or None in known:  # one is ending, or the kernel does not tell
             return
-        sample = Sample(main.table.epoch, main.table.steps, trainer, sum(filter(None, known)), left)
-        self._write(sample, len(known))
-        self._add(main, sample)
+        sample = Sample(loop.epoch, loop.step, trainer, sum(filter(None, known)), left)
+        self._write(loop.directory, sample, len(known))
+        self._add(loop, sample)
 
-    def _write(self, sample: Sample, workers: int) -> None:
+    def _write(self, directory: RunDirectory, sample: Sample, workers: int) -> None:
         row = (f"{time.monotonic() - self._begin:.3f}", sample.epoch, sample.step, workers, sample.trainer,
                sample.workers, sample.room.free, room.free(room.SHARED_MEMORY))
         text = ("" if self._count else HEADER) + ",".join(map(str, row)) + "\n"
-        self._session.directory.append(self._session.file_name("memory", "csv", 1), text)
+        directory.append(directory.name("memory", "csv", 1), text)
         self._count += 1
 
-    def _add(self, main: WatchedLoader, sample: Sample) -> None:
-        if main is not self._main:  # an optimizer has stepped in the loop of another loader
-            self._main, self._epoch, self._peaks = main, [], []
+    def _add(self, loop: Loop, sample: Sample) -> None:
+        if loop.loader is not self._main:
+            self._main, self._epoch, self._peaks = loop.loader, [], []
         if self._epoch and self._epoch[0].epoch != sample.epoch:
             if self._epoch[0].epoch > 1:
                 self._peaks.append(max(self._epoch, key=lambda one: one.total))
             self._epoch = []
-        if sample.step > _steps_before(main):
+        if sample.step > loop.before:
             self._epoch.append(sample)
         for each in (self._epoch, self._peaks):
             if len(each) > MOST_SAMPLES:
@@ -156,32 +160,32 @@ class Memory:
         if len(self._epoch) > 1:
             first = self._epoch[0]
             self._grown = {"trainer": sample.trainer - first.trainer, "workers": sample.workers - first.workers}
-        self._tell(main, sample)
-        self._facts = self._conclude(main, sample)
+        self._tell(loop, sample)
+        self._facts = self._conclude(loop, sample)
 
     # Projections
 
-    def _tell(self, main: WatchedLoader, sample: Sample) -> None:
-        found = self._over_epochs(main) or self._within_epoch(main, sample)
+    def _tell(self, loop: Loop, sample: Sample) -> None:
+        found = self._over_epochs(loop.length) or self._within_epoch(loop, sample)
         if found is None or found[0] * AGAIN > self._said:
             return
         self._said, self.warning = found
-        if self._session.writes_lines:
+        if loop.writes_lines:
             write_at_once(self.warning)
 
-    def _over_epochs(self, main: WatchedLoader) -> tuple[float, str] | None:
+    def _over_epochs(self, length: int | None) -> tuple[float, str] | None:
         """Returns the steps until memory is full, and what is said of them; None if it is not about to be."""
-        grows, length = trend(self._peaks, 1), _length(main)
+        grows = trend(self._peaks, 1)
         left = None if grows is None else grows.steps_to(self._peaks[-1].room.free, float("inf"))
         if grows is None or left is None or length is None:
             return None
         epochs = f"{left / length:,.0f}"
         return left, _text(grows.rate * length, "epoch", self._peaks, f"{epochs} epoch{'s' * (epochs != '1')}")
 
-    def _within_epoch(self, main: WatchedLoader, sample: Sample) -> tuple[float, str] | None:
+    def _within_epoch(self, loop: Loop, sample: Sample) -> tuple[float, str] | None:
         grows = trend(self._epoch, FOURTH)
-        length = _length(main)
-        until = float("inf") if length is None else _steps_before(main) + length - sample.step
+        length = loop.length
+        until = float("inf") if length is None else loop.before + length - sample.step
         left = None if grows is None else grows.steps_to(sample.room.free, until)
         if grows is None or left is None:
             return None
@@ -193,8 +197,8 @@ class Memory:
         """Returns `memory` of summary.json, in bytes; None without samples."""
         return None if self._facts is None else {"samples": self._count, "cpu_s": self._spent, **self._facts}
 
-    def _conclude(self, main: WatchedLoader, sample: Sample) -> dict[str, Any]:
-        peaks, length = trend(self._peaks, 1), _length(main)
+    def _conclude(self, loop: Loop, sample: Sample) -> dict[str, Any]:
+        peaks, length = trend(self._peaks, 1), loop.length
         return {"trainer": sample.trainer, "workers": sample.workers, "used": sample.room.used,
                 "total": sample.room.total, "growth_in_epoch": self._grown,
                 "growth_per_epoch": None if peaks is None or length is None else peaks.rate * length,
@@ -207,16 +211,6 @@ def _text(rate: float, unit: str, samples: Sequence[Sample], left: str) -> str:
     where = "the workers" if 2 * workers >= total else "the training process"
     return (f"memory grows by {bytes_text(rate)} per {unit}, mostly in {where}; {bytes_text(now.used)} of "
             f"{bytes_text(now.total)} are used; at this rate it is full in about {left}")
-
-
-def _steps_before(main: WatchedLoader) -> int:
-    """Returns the number of steps before the epoch under way."""
-    return int(main.epochs[-1]["step"]) if main.epochs else 0
-
-
-def _length(main: WatchedLoader) -> int | None:
-    """Returns the steps of an epoch, as the latest one had; None if they are unknown."""
-    return int(main.epochs[-1]["steps"]) if main.epochs else main.length
 
 
 def _set_size(process: str | int) -> int | None:

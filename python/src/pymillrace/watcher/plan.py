@@ -13,12 +13,9 @@ import inspect
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .command_line import PLAN
-
-if TYPE_CHECKING:
-    from .session import Session
 
 OF_THREADS = ("threads", "worker_threads", "OMP_NUM_THREADS")  # overrides that are no arguments of DataLoader
 # Arguments of DataLoader that torch accepts with workers only.
@@ -72,20 +69,6 @@ class PlannedEnd(SystemExit):
     """Ends a script at the last step of its plan."""
 
 
-def end_at(session: Session, steps: int) -> None:
-    """Raises PlannedEnd at the first call of next() after the main loader's last step."""
-    main = session.main
-    if main is None or main.table.steps < steps:
-        return
-    if not main.stepped:
-        if session.trains is None:
-            session.trains = _an_optimizer_exists()
-        if session.trains:
-            return
-    session.close()
-    raise PlannedEnd(0)
-
-
-def _an_optimizer_exists() -> bool:
+def an_optimizer_exists() -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and any(isinstance(one, torch.optim.Optimizer) for one in gc.get_objects())

@@ -16,19 +16,20 @@ from typing import Any
 from . import faults, ranks, summary, trace
 from .._watch import StepHooks
 from .clocks import ThreadClock
-from .deaths import Deaths
+from .deaths import AT_EXIT, Deaths
 from .errors import WatchError
 from .faults import stop
 from .hooks import TorchHooks
 from .live import Live, interval
 from .log import Call, Log
-from .memory import Memory
+from .memory import Loop, Memory
 from .messages import say
-from .plan import steps_of_plan, threads_of_plan
+from .plan import PlannedEnd, an_optimizer_exists, steps_of_plan, threads_of_plan
 from .provisional import Provisional
 from .run_directory import RunDirectory, dump, place, place_is_known, write_file
 from .signals import without_signals_of_workers
-from .stalls import LEAST_S, Watchdog, of_worker
+from .spans import LOAD
+from .stalls import LEAST_S, Stalls, Wait, Watchdog, of_worker, remove_files
 from .threads import apply
 from .watched_loader import WatchedLoader, weak
 from .worker_activity import of_workers
@@ -38,7 +39,7 @@ def _forks() -> None:
     """Ends threads: Python warns of a fork beside them, and a lock that one holds would stay locked in the child."""
     try:
         for session in list(faults.recording):
-            session.watchdog.pause()
+            session.pause()
         for watch in of_worker:
             watch.end()
     except Exception as error:
@@ -80,9 +81,10 @@ class Session:
         self.hooks: TorchHooks | None = None
         self._directory: RunDirectory | None = None
         self._provisional: Provisional | None = None
-        self.watchdog = Watchdog(self)
-        self.memory = Memory(self)
-        self.deaths = Deaths(self)
+        self.watchdog = Watchdog(self._look_around)
+        self.stalls = Stalls()
+        self.memory = Memory(self._loop_with_workers)
+        self.deaths = Deaths()
         faults.recording.add(self)
         atexit.register(self.close)
 
@@ -161,6 +163,27 @@ class Session:
             return not multiprocessing.current_process().daemon
         return threading.get_ident() == self._thread
 
+    def start_watchdog(self) -> None:
+        if not self.closed:
+            self.watchdog.start()
+
+    def pause(self) -> None:
+        """Ends the threads until the next step: the process is about to fork."""
+        self.watchdog.pause()
+
+    def end_if_planned(self) -> None:
+        """Raises PlannedEnd at the first call of next() after the main loader's last step of a plan."""
+        main = self.main
+        if main is None or self.planned_steps is None or main.table.steps < self.planned_steps:
+            return
+        if not main.stepped:
+            if self.trains is None:
+                self.trains = an_optimizer_exists()
+            if self.trains:
+                return
+        self.close()
+        raise PlannedEnd(0)
+
     def close_in_child(self) -> None:
         """Leaves the run to the process that began it, in a forked child."""
         self.closed, self.marks.open = True, False
@@ -237,7 +260,15 @@ class Session:
             text = f"{type(error).__name__}: {first}"
             exits = [note for note in getattr(error, "__notes__", ()) if note.startswith("DataLoader worker ")]
             self.error = "; ".join([text, *exits])
-            self.deaths.tell(text)
+            self._tell_of_deaths(text)
+
+    def _tell_of_deaths(self, error: str | None) -> None:
+        if self._directory is None:  # nothing was iterated over
+            return
+        for one in self.loaders:
+            workers = getattr(None if one.iterator is None else one.iterator(), "_workers", ())
+            self.deaths.note(one.name, one.table.steps, one.shared_memory_needed, workers, AT_EXIT)
+        self.deaths.tell(self._directory, error)
 
     def log_to(self, call: Call | None) -> None:
         """Gives figures to a function, in place of an earlier one; None changes nothing."""
@@ -250,19 +281,44 @@ class Session:
     def summarise(self) -> None:
         """Writes a summary of what was recorded so far and a line on stderr, and logs figures, from time to time."""
         if self._provisional is not None and self.main is not None and self._provisional.due():
-            wall = time.monotonic() - self.wall_begin
-            self._provisional.write(summary.make(self, self.main, wall, complete=False),
-                                    partial(of_workers, self.main, perf_counter_ns()))
+            self._provisional.write(summary.make(self._facts(), self.main, self.loaders, complete=False),
+                                    partial(of_workers, self.main.workers, self.main.records, perf_counter_ns()))
         if self._live is not None and self.main is not None and self._live.due():
-            self._live.tell(self.main, summary.cores())
+            self._live.tell(self.main.name, self.main.table, self.main.loop(), summary.cores())
         if self._log is not None and self.main is not None and self.directory.rank == 0 and self._log.due():
-            self._log.tell(self.main, summary.cores())
-        self.watchdog.start()  # a fork has ended its thread
+            self._log.tell(self.main.table, self.main.loop(), summary.cores())
+        self.start_watchdog()  # a fork has ended its thread
 
-    def tell_if_late(self) -> None:
-        """Writes the line that is due on stderr, in a thread other than the trainer's, which is in a long step."""
+    # The watchdog's thread
+
+    def _look_around(self) -> bool:
+        """Looks at the loop, and returns whether the recording goes on."""
+        if self.closed:
+            return False
+        self._tell_if_late()
+        for one in list(self.loaders):
+            iterator, data = (None if each is None else each() for each in (one.iterator, one.data))
+            wait = Wait(one.name, one.recorder.waiting_since, one.table.steps, one.table.total[LOAD], iterator, data,
+                        one.thread)
+            self.stalls.check(wait, self.directory, self.writes_lines)
+        self.memory.look()
+        return True
+
+    def _loop_with_workers(self) -> Loop | None:
+        """Returns the main loader's loop, for a sample of memory; None while no iterator has workers."""
+        iterators = [one.iterator() for one in list(self.loaders) if one.iterator is not None]
+        workers = [[worker.pid for worker in getattr(one, "_workers", ())] for one in iterators]
+        workers, main = [one for one in workers if one], self.main
+        if not workers or main is None:
+            return None
+        before, length = (main.epochs[-1]["step"], main.epochs[-1]["steps"]) if main.epochs else (0, main.length)
+        return Loop(main, main.table.epoch, main.table.steps, before, length, workers, self.directory,
+                    self.writes_lines)
+
+    def _tell_if_late(self) -> None:
+        """Writes the line that is due on stderr while the trainer's thread is in a long step."""
         if self._live is not None and self.main is not None and self._live.due(LEAST_S):
-            self._live.tell(self.main, summary.cores())
+            self._live.tell(self.main.name, self.main.table, self.main.loop(), summary.cores())
 
     @property
     def writes_lines(self) -> bool:
@@ -290,7 +346,9 @@ class Session:
     def _conclude(self) -> None:
         if self.hooks is not None:
             self.hooks.remove()
-        self.watchdog.end()
+        self.watchdog.pause()
+        if self._directory is not None:
+            remove_files(self._directory.path)
         if self._provisional is not None:
             self._provisional.end()
         if self._directory is None or self.main is None:
@@ -299,8 +357,8 @@ class Session:
         if self.error is None and not self.interrupted and isinstance(uncaught, (Exception, KeyboardInterrupt)):
             self.failed(uncaught)
         if not self.interrupted:
-            self.deaths.tell(None)  # of an exception that the script has caught
-        now, wall = perf_counter_ns(), time.monotonic() - self.wall_begin
+            self._tell_of_deaths(None)  # of an exception that the script has caught
+        now, facts = perf_counter_ns(), self._facts()
         self.marks.timeline.close([one.table for one in self.loaders if one.lane is None], now)
         for loader in self.loaders:
             if loader.lane is not None:
@@ -313,7 +371,8 @@ class Session:
         if self.main.infers:  # before a training whose optimizer is not one of torch's
             others = [one for one in self.loaders if not one.infers]
             self._make_main(max(others, key=lambda one: one.table.steps, default=self.main))
-        record = {**summary.make(self, self.main, wall, complete=True), "worker_activity": of_workers(self.main, now)}
+        record = {**summary.make(facts, self.main, self.loaders, complete=True),
+                  "worker_activity": of_workers(self.main.workers, self.main.records, now)}
         try:
             write_file(self.directory.path / self.file_name("summary", "json", 1), dump(record, indent=2))
             if record["world_size"] > 1:
@@ -323,8 +382,16 @@ class Session:
         if self.directory.rank == 0:
             say("\n".join(summary.lines(self.directory.path, record)))
         if self._log is not None and self.directory.rank == 0:
-            self._log.end(self.main, summary.cores())
-        trace.write(self, now)  # last: nothing else is lost with it
+            self._log.end(self.main.table, self.main.loop(), summary.cores())
+        tracks = [trace.Loader(one.number, one.name, self.directory.path / self.file_name("steps", "csv", one.number),
+                               one.workers, one.records) for one in self.loaders]
+        # Last: nothing else is lost with it.
+        trace.write(self.directory.path / self.file_name("timeline", "json", 1), self.begin, now, tracks)
+
+    def _facts(self) -> summary.Run:
+        return summary.Run(time.monotonic() - self.wall_begin, self.directory.rank, self.directory.world_size,
+                           self.interrupted, self.error, self.foreign_calls, len(self.stalls.reports),
+                           len(self.deaths.reports), self.memory.facts, self.memory.warning)
 
     def _with_ranks(self, record: dict[str, Any]) -> dict[str, Any]:
         """Adds this rank to the summary of rank 0. Returns the summary to print, on rank 0 with the others' rows."""

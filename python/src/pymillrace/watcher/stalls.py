@@ -9,21 +9,17 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from .faults import stop
 from .live import write_at_once
 from .printable import printable
 from .records import NotARecord, read_json
 from .room import left, left_text
-from .run_directory import dump, write_file
-from .spans import LOAD
+from .run_directory import RunDirectory, dump, write_file
 from .stack import doing
-
-if TYPE_CHECKING:
-    from .session import Session
-    from .watched_loader import WatchedLoader
 
 LEAST_S = 10.0  # a shorter wait is not a stall
 FIRST_S = 60.0  # nor is a shorter one for the first batch
@@ -42,18 +38,16 @@ def file_of(directory: Path, process: int) -> Path:
 
 
 class Watchdog:
-    """Looks for stalls, and at the memory, in a thread of its own from start() to pause()."""
+    """Looks around in a thread of its own, from start() to pause()."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, look: Callable[[], bool]) -> None:
+        """`look` is called every second, until it returns False."""
+        self._look_around = look
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
-        self._next_s = 0.0  # length at which the stall under way is reported
-        self._since = 0  # when it began
-        self.reports: list[dict[str, Any]] = []
 
     def start(self) -> None:
-        if self._thread is None and not self._session.closed:
+        if self._thread is None:
             self._ended = threading.Event()
             self._thread = threading.Thread(target=self._look, args=(self._ended,), name="pymillrace stalls",
                                             daemon=True)
@@ -69,64 +63,81 @@ class Watchdog:
         if thread is not None and thread is not threading.current_thread():
             thread.join(PATIENCE_S)
 
-    def end(self) -> None:
-        self.pause()
-        if self._session.opened:
-            for file in self._session.directory.path.glob("stall.*.json"):  # a worker that has died leaves one
-                file.unlink(missing_ok=True)
-
     def _look(self, ended: threading.Event) -> None:
-        while not ended.wait(LOOK_S) and not self._session.closed:
+        while not ended.wait(LOOK_S):
             try:
-                self._session.tell_if_late()
-                for loader in list(self._session.loaders):
-                    self._check(loader)
-                self._session.memory.look()
+                if not self._look_around():
+                    return
             except Exception as error:
                 stop(error)
 
-    def _check(self, loader: WatchedLoader) -> None:
-        since, steps = loader.recorder.waiting_since, loader.table.steps
-        if since == 0 or len(self.reports) >= MOST:
+
+class Wait(NamedTuple):
+    """A loader that is waited for."""
+    loader: str
+    since: int  # ns of perf_counter_ns(); 0: nobody waits
+    steps: int
+    load_ns: int  # of all steps
+    iterator: Any  # torch's; None without one
+    dataset: Any
+    thread: int  # that waits
+
+
+class Stalls:
+    """Stalls of one run."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.0  # length at which the stall under way is reported
+        self._since = 0  # when it began
+        self.reports: list[dict[str, Any]] = []
+
+    def check(self, wait: Wait, directory: RunDirectory, writes_lines: bool) -> None:
+        """Reports a wait that has become a stall, or twice as long as at its last report."""
+        if wait.since == 0 or len(self.reports) >= MOST:
             return
-        waited = 1e-9 * (time.perf_counter_ns() - since)
-        if since != self._since:
-            usual = 1e-9 * loader.table.total[LOAD] / steps if steps else 0.0
-            if waited < max(LEAST_S if steps else FIRST_S, USUAL * usual):
+        waited = 1e-9 * (time.perf_counter_ns() - wait.since)
+        if wait.since != self._since:
+            usual = 1e-9 * wait.load_ns / wait.steps if wait.steps else 0.0
+            if waited < max(LEAST_S if wait.steps else FIRST_S, USUAL * usual):
                 return
-            self._since, self._next_s = since, waited
+            self._since, self._next_s = wait.since, waited
         if waited < self._next_s:
             return
         self._next_s = AGAIN * waited
-        report = {"loader": loader.name, "step": steps, "waited_s": waited, **self._who(loader), **left(
-            self._session.directory.path)}
+        report = {"loader": wait.loader, "step": wait.steps, "waited_s": waited, **_who(wait, directory.path),
+                  **left(directory.path)}
         self.reports.append(report)
-        self._session.directory.append("stalls.jsonl", dump(report))
-        if self._session.writes_lines:
+        directory.append("stalls.jsonl", dump(report))
+        if writes_lines:
             write_at_once("\n".join(lines(report)))
 
-    def _who(self, loader: WatchedLoader) -> dict[str, Any]:
-        """Returns who is waited for, and what it does."""
-        iterator = None if loader.iterator is None else loader.iterator()
-        workers = getattr(iterator, "_workers", None)
-        if not workers:
-            dataset = None if loader.data is None else loader.data()
-            return {"worker": None, "pid": os.getpid(), **doing(loader.thread, dataset), "unavailable": None}
-        task = getattr(iterator, "_task_info", {}).get(getattr(iterator, "_rcvd_idx", None))
-        if not task or len(task) != 1:  # made already: it waits elsewhere, as for the thread that pins memory
-            return {"worker": None, "pid": os.getpid(), **doing(loader.thread), "unavailable": None}
-        worker = workers[task[0]]
-        found: dict[str, Any] = {"index": None, "file": None, "stack": []}
-        why = None
-        try:
-            file = file_of(self._session.directory.path, worker.pid)
-            if time.time() - file.stat().st_mtime > FRESH * LOOK_S:
-                raise FileNotFoundError
-            found |= read_json(file)
-        except (OSError, TypeError, ValueError, NotARecord):
-            why = ("native code holds its interpreter's lock, or it makes no batch" if worker.is_alive() else
-                   "it has ended")
-        return {"worker": int(task[0]), "pid": worker.pid, **found, "unavailable": why}
+
+def remove_files(directory: Path) -> None:
+    """Removes what workers that have died left in a run directory."""
+    for file in directory.glob("stall.*.json"):
+        file.unlink(missing_ok=True)
+
+
+def _who(wait: Wait, directory: Path) -> dict[str, Any]:
+    """Returns who is waited for, and what it does."""
+    workers = getattr(wait.iterator, "_workers", None)
+    if not workers:
+        return {"worker": None, "pid": os.getpid(), **doing(wait.thread, wait.dataset), "unavailable": None}
+    task = getattr(wait.iterator, "_task_info", {}).get(getattr(wait.iterator, "_rcvd_idx", None))
+    if not task or len(task) != 1:  # made already: it waits elsewhere, as for the thread that pins memory
+        return {"worker": None, "pid": os.getpid(), **doing(wait.thread), "unavailable": None}
+    worker = workers[task[0]]
+    found: dict[str, Any] = {"index": None, "file": None, "stack": []}
+    why = None
+    try:
+        file = file_of(directory, worker.pid)
+        if time.time() - file.stat().st_mtime > FRESH * LOOK_S:
+            raise FileNotFoundError
+        found |= read_json(file)
+    except (OSError, TypeError, ValueError, NotARecord):
+        why = ("native code holds its interpreter's lock, or it makes no batch" if worker.is_alive() else
+               "it has ended")
+    return {"worker": int(task[0]), "pid": worker.pid, **found, "unavailable": why}
 
 
 def lines(report: dict[str, Any]) -> list[str]:

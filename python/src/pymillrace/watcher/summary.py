@@ -6,21 +6,17 @@ import platform
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from .._watch import STEPS_FOR_VERDICT
-from . import shared_memory
 from .breakdown import KINDS, PLACES, Breakdown
+from .figures import blame, by_span, rate
 from .predict import replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
 from .run_directory import seconds, sums
-from .spans import NAMES
 from .verdict import advice, classify, too_short
-
-if TYPE_CHECKING:
-    from .session import Session
-    from .watched_loader import WatchedLoader
+from .watched_loader import WatchedLoader
 
 
 def cores() -> int:
@@ -28,19 +24,6 @@ def cores() -> int:
 
 
 CONFIG = "# Written by pymillrace watch. This file marks the folder as a run; `millrace train` cannot repeat it.\n"
-
-
-def _by_span(ns: list[int]) -> dict[str, float]:
-    return {name: seconds(one) for name, one in zip(NAMES, ns)}
-
-
-def _rate(images: int, load: float, update: float) -> float | None:
-    return images / (load + update) if images and load + update > 0 else None
-
-
-def blame(breakdown: Breakdown) -> dict[str, float]:
-    parts = {place: seconds(sum(breakdown.waits[i])) for i, place in enumerate(PLACES)}
-    return {**parts, "load_s": sum(parts.values())}
 
 
 def blame_what(breakdown: Breakdown) -> dict[str, float]:
@@ -74,20 +57,6 @@ def _threads(loader: WatchedLoader) -> dict[str, float | None]:
             "cores_wanted": facts.wanted, "cores_in_load": facts.in_load, "cores_taken": facts.taken}
 
 
-def epoch_line(loader: WatchedLoader, ns: list[int], whole: bool) -> dict[str, Any]:
-    """Returns the line of an epoch. Its blame is that of the epoch alone. `whole`: the loader had no more batches."""
-    load, update, other = sums(ns)
-    table_, before = loader.table, loader.epochs[-1] if loader.epochs else None
-    steps = table_.steps - (before["step"] if before else 0)
-    images = table_.images - sum(one["images"] for one in loader.epochs)
-    parts = blame(loader.breakdown)
-    earlier = [one["blame"] for one in loader.epochs]
-    return {"epoch": table_.epoch, "step": table_.steps, "steps": steps, "images": images, "whole": whole,
-            "wall_s": load + update + other, "load_s": load, "update_s": update, "other_s": other,
-            "spans": _by_span(ns), "images_per_s": _rate(images, load, update),
-            "blame": {key: value - sum(one[key] for one in earlier) for key, value in parts.items()}}
-
-
 def _loader(loader: WatchedLoader) -> dict[str, Any]:
     """Returns the summary of one loader."""
     load, update, other = sums(loader.table.total)
@@ -95,10 +64,10 @@ def _loader(loader: WatchedLoader) -> dict[str, Any]:
     return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
             "workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
             "start_method": loader.start_method, "persistent_workers": loader.persistent,
-            "shared_memory_needed": shared_memory.needed(loader), "free_shared_memory": loader.free_shared_memory,
+            "shared_memory_needed": loader.shared_memory_needed, "free_shared_memory": loader.free_shared_memory,
             "bound": verdict.bound, "verdict": verdict.sentence, "updates": loader.table.updates,
             "epochs": loader.table.epoch, "steps": loader.table.steps, "images": loader.table.images,
-            "load_s": load, "update_s": update, "other_s": other, "spans": _by_span(loader.table.total),
+            "load_s": load, "update_s": update, "other_s": other, "spans": by_span(loader.table.total),
             "load_rows": {"iter": seconds(loader.table.iter_ns), "end": seconds(loader.ended_ns),
                           "next": load - seconds(loader.table.iter_ns + loader.ended_ns)},
             "blame": blame(breakdown), "blame_what": blame_what(breakdown),
@@ -108,7 +77,21 @@ def _loader(loader: WatchedLoader) -> dict[str, Any]:
                         "overruns": breakdown.overruns, "sampled": breakdown.sampled_batches}}
 
 
-def make(session: Session, main: WatchedLoader, wall: float, complete: bool) -> dict[str, Any]:
+class Run(NamedTuple):
+    """Facts of a run beside its loaders."""
+    wall_s: float
+    rank: int
+    world_size: int
+    interrupted: bool
+    error: str | None
+    foreign_calls: int  # from other threads
+    stalls: int
+    deaths: int
+    memory: dict[str, Any] | None
+    memory_warning: str | None
+
+
+def make(run: Run, main: WatchedLoader, loaders: list[WatchedLoader], complete: bool) -> dict[str, Any]:
     """Returns summary.json. The figures at its top are those of the main loader.
 
     A summary of a run that is under way is not `complete`: it has the replay's input in place of predictions, because
@@ -123,26 +106,26 @@ def make(session: Session, main: WatchedLoader, wall: float, complete: bool) -> 
     torch = sys.modules.get("torch")
     record = {"command": "watch", "complete": complete, "version": version(), "git": "", "host": platform.node(), "cores": cores(),
               "script": " ".join(sys.argv), "python": platform.python_version(),
-              "torch": None if torch is None else str(torch.__version__), "rank": session.directory.rank,
-              "world_size": session.directory.world_size, "recipe": "watch " + main.name, "loader": main.name,
-              "interrupted": session.interrupted, "error": session.error, "wall_s": wall}
+              "torch": None if torch is None else str(torch.__version__), "rank": run.rank,
+              "world_size": run.world_size, "recipe": "watch " + main.name, "loader": main.name,
+              "interrupted": run.interrupted, "error": run.error, "wall_s": run.wall_s}
     for key in ("workers", "prefetch", "batch", "epochs", "steps", "images", "load_s", "update_s", "other_s", "spans"):
         record[key] = whole[key]
-    record |= {"unaccounted_s": wall - (load + update + other),
+    record |= {"unaccounted_s": run.wall_s - (load + update + other),
                "load_s_per_step": load / steps if steps else None,
                "update_s_per_step": update / steps if steps else None,
                **{key: whole[key] for key in ("device_gap_load_s", "device_gaps", "device_gaps_lost")},
                "first_batch_s": whole["spans"]["first_batch"],
-               "images_per_s": _rate(main.table.images, load, update),
+               "images_per_s": rate(main.table.images, load, update),
                "bound": verdict.bound,
-               "verdict": "; ".join(filter(None, (verdict.sentence, session.memory.warning))),
+               "verdict": "; ".join(filter(None, (verdict.sentence, run.memory_warning))),
                "workers_needed": verdict.workers_needed,
                "advice": advice(loop, verdict, cores(), predicted),
                "threads": _threads(main), "blame": whole["blame"], "blame_what": whole["blame_what"],
-               "other_threads_calls": session.foreign_calls, "stalls": len(session.watchdog.reports), "deaths": len(session.deaths.reports),
-               "memory": session.memory.facts, "what_if": predicted,
+               "other_threads_calls": run.foreign_calls, "stalls": run.stalls, "deaths": run.deaths,
+               "memory": run.memory, "what_if": predicted,
                **({} if complete else {"replay": replay_input(loop, cores())}),
-               "loaders": [_loader(one) for one in session.loaders]}
+               "loaders": [_loader(one) for one in loaders]}
     return record
 
 

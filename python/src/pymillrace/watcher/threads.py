@@ -14,14 +14,11 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._watch import threads_of
-from .breakdown import TRANSFER
+from .breakdown import TRANSFER, Breakdown
 from .proc import read
-
-if TYPE_CHECKING:
-    from .watched_loader import WatchedLoader
 
 INTERVAL_S = 0.9  # at least, between two readings
 COST = 3000  # at most one part in so many of the time is CPU time of readings, but for the second one
@@ -73,8 +70,11 @@ class Threads:
         self._knows_busy = True
         self.processes: tuple[int, ...] = ()  # the workers
 
-    def read(self, loader: WatchedLoader) -> list[int] | None:
-        """Reads all threads, if that is due. Returns the trainer's other threads that compute; None if it was not."""
+    def read(self, breakdown: Breakdown, alone: bool) -> list[int] | None:
+        """Reads all threads, if that is due. Returns the trainer's other threads that compute; None if it was not.
+
+        `alone`: no other rank is part of this run.
+        """
         begin = time.monotonic()
         if begin < self._due:
             return None
@@ -82,18 +82,19 @@ class Threads:
         now: dict[int, Times] = {process: {thread: (cpu, delay) for thread, cpu, delay in threads_of(process)}
                                  for process in (0, *self.processes)}
         busy, family = None, 0.0
-        if loader.session.directory.world_size == 1:  # other ranks are no other programs
+        if alone:  # other ranks are no other programs
             busy, family = busy_s(), family_s()
         if math.isnan(family):
             busy = None
         is_first = not self._latest
-        followed = self._add(loader, begin, now, None if busy is None else (busy, family))
+        followed = self._add(breakdown, begin, now, None if busy is None else (busy, family))
         self._latest, self._at, self._busy, self._family = now, begin, busy or 0.0, family
         self._knows_busy = self._knows_busy and busy is not None
         self._due = begin + (INTERVAL_S if is_first else max(INTERVAL_S, COST * (time.thread_time() - cpu)))
         return followed
 
-    def _add(self, loader: WatchedLoader, begin: float, now: dict[int, Times], cores: tuple[float, float] | None) -> list[int]:
+    def _add(self, breakdown: Breakdown, begin: float, now: dict[int, Times],
+             cores: tuple[float, float] | None) -> list[int]:
         """Adds an interval. `cores`: CPU seconds of the cores, and of this process and its descendants."""
         wall, trainer = begin - self._at, threading.get_native_id()
         if not self._latest or wall <= 0:  # those that have computed at all
@@ -126,7 +127,7 @@ class Threads:
                     self._own_cpu[is_python] += used
                     if used >= FOLLOWED * wall:
                         followed.append((used, thread))
-        of_pools[1] = max(0.0, of_pools[1] - self._feeders(loader, workers))
+        of_pools[1] = max(0.0, of_pools[1] - self._feeders(breakdown, workers))
         threads += workers + sum(of_pools)
         for at, count in enumerate((*of_pools, threads)):
             self._counts[at] += count * wall
@@ -138,9 +139,9 @@ class Threads:
         return _busiest(followed)
 
     @staticmethod
-    def _feeders(loader: WatchedLoader, workers: int) -> int:
+    def _feeders(breakdown: Breakdown, workers: int) -> int:
         """Returns how many of the workers' threads are those that send batches, as far as these compute."""
-        work = loader.breakdown.work
+        work = breakdown.work
         every = sum(sum(row) for row in work)
         return workers if every > 0 and work[TRANSFER][0] > BUSY * every else 0
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from .._predict import TraceEvents
+from .._watch import RecordFile
 from .records import open_record
 from .run_directory import HEADER, write_file
-
-if TYPE_CHECKING:
-    from .session import Session
-    from .watched_loader import WatchedLoader
 
 MOST_STEPS = 4096
 ROW_BYTES = 160  # of steps.csv; most have fewer
@@ -28,16 +26,24 @@ ORDER = ("setup", "first_batch", "load", "log", "loop", "update", "evaluate", "b
 TRAINER = 1  # process id of the trainer's tracks; those of a loader's workers follow
 
 
-def write(session: Session, end: int) -> None:
-    """Writes timeline.json. `end`: when the recording was closed, in ns of perf_counter_ns()."""
-    events = TraceEvents(session.begin)
+class Loader(NamedTuple):
+    """What the trace shows of a loader."""
+    number: int
+    name: str
+    steps: Path  # steps.csv
+    workers: int
+    records: RecordFile | None
+
+
+def write(file: Path, begin: int, end: int, loaders: Sequence[Loader]) -> None:
+    """Writes timeline.json. `begin`, `end`: of the recording, in ns of perf_counter_ns()."""
+    events = TraceEvents(begin)
     events.name_process(TRAINER, json.dumps("trainer"))
-    for loader in session.loaders:
+    for loader in loaders:
         events.name_track(TRAINER, loader.number, json.dumps(loader.name))
-        steps = _spans(session.directory.path / session.file_name("steps", "csv", loader.number))
-        _add_steps(events, steps, loader, end)
+        _add_steps(events, _spans(loader.steps), loader.number, end)
         _add_batches(events, loader)
-    write_file(session.directory.path / session.file_name("timeline", "json", 1), events.finish())
+    write_file(file, events.finish())
 
 
 def _spans(file: Path) -> list[tuple[str, list[tuple[str, int]]]]:
@@ -55,18 +61,17 @@ def _spans(file: Path) -> list[tuple[str, list[tuple[str, int]]]]:
     return steps if min(times, default=0) >= 0 and sum(times) <= MOST_NS else []
 
 
-def _add_steps(events: TraceEvents, steps: list[tuple[str, list[tuple[str, int]]]], loader: WatchedLoader,
-               end: int) -> None:
+def _add_steps(events: TraceEvents, steps: list[tuple[str, list[tuple[str, int]]]], track: int, end: int) -> None:
     """Adds the spans of steps. The rows of a loader add up to the time until `end`."""
     at = end - sum(ns for _, spans in steps for _, ns in spans)
     for key, spans in steps:
         for name, ns in spans:
             if ns > 0:
-                events.slice(TRAINER, loader.number, name, at, at + ns, key)
+                events.slice(TRAINER, track, name, at, at + ns, key)
             at += ns
 
 
-def _add_batches(events: TraceEvents, loader: WatchedLoader) -> None:
+def _add_batches(events: TraceEvents, loader: Loader) -> None:
     """Adds what the workers did for the latest batches."""
     if not loader.workers or loader.records is None:
         return

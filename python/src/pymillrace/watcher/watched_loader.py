@@ -4,28 +4,26 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from time import perf_counter_ns, process_time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from . import room, shared_memory, summary
-from .._watch import FLUSH, Receipts, RecordFile, Steps
+from . import room, shared_memory
+from .._watch import FLUSH, Receipts, RecordFile, StepHooks, Steps
 from .breakdown import STARTUP, Breakdown
 from .clocks import SCHEDSTAT, ThreadClock, between
 from .counterpart import counterpart_of
-from .deaths import wait_for_the_end
+from .deaths import Deaths, wait_for_the_end
 from .device import DeviceGaps, device_gaps
 from .faults import pass_on
+from .figures import epoch_line
 from .hooks import evaluates
 from .lane import Lane
 from .loop_facts import DeviceWaits, LoopFacts
-from .plan import end_at
+from .run_directory import RunDirectory
 from .signals import without_signals_of_workers, without_signals_of_writes
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .threads import Facts, Threads
 from .transforms import TransformTimer
 from .usage import Usage
-
-if TYPE_CHECKING:
-    from .session import Session
 
 SLOTS = 4096  # records of workers
 
@@ -61,10 +59,39 @@ class Stretch(NamedTuple):
     delay: int  # ns in which the trainer's thread had no core
 
 
+class Recording(Protocol):
+    """What a loader asks of the run that it belongs to: a session."""
+    marks: StepHooks
+    planned_steps: int | None
+    closed: bool
+    foreign_calls: int
+    deaths: Deaths
+    main: WatchedLoader | None
+
+    @property
+    def clock(self) -> ThreadClock: ...
+    @property
+    def directory(self) -> RunDirectory: ...
+    @property
+    def is_here(self) -> bool: ...
+    @property
+    def records_threads(self) -> bool: ...
+    @property
+    def writes_lines(self) -> bool: ...
+    def takes_part(self) -> bool: ...
+    def open(self) -> None: ...
+    def start_watchdog(self) -> None: ...
+    def end_if_planned(self) -> None: ...
+    def summarise(self) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
+    def write_rows(self, loader: WatchedLoader, rows: str) -> None: ...
+    def write_epoch(self, loader: WatchedLoader, line: dict[str, Any]) -> None: ...
+
+
 class WatchedLoader:
     """A watched loader."""
 
-    def __init__(self, session: Session, name: str, number: int, kind: str) -> None:
+    def __init__(self, session: Recording, name: str, number: int, kind: str) -> None:
         self.name, self.number, self.kind = name, number, kind
         self.line = ("", "")
         self.table = Table()
@@ -103,6 +130,11 @@ class WatchedLoader:
     @property
     def sees_inside(self) -> bool:
         return self.kind == "DataLoader"
+
+    @property
+    def shared_memory_needed(self) -> int | None:
+        """Returns the bytes that its batches in flight take in shared memory."""
+        return shared_memory.needed(self.workers, self.prefetch, self.tensor_bytes)
 
     # iter()
 
@@ -213,7 +245,7 @@ class WatchedLoader:
     def iter_ended(self) -> None:
         if self._iter_reading is None:
             return
-        self.session.watchdog.start()  # after the workers: none is forked beside a thread
+        self.session.start_watchdog()  # after the workers: none is forked beside a thread
         ns = self._timeline.iter_ended(self.table, perf_counter_ns())
         self.breakdown.add_outside(STARTUP, list(between(self._iter_reading, self.clock.read())), ns)
         self._iter_reading = None
@@ -223,7 +255,7 @@ class WatchedLoader:
     def before_next(self) -> None:
         """Does what a call of next() needs only with a plan or a device."""
         if self.session.planned_steps is not None and self.lane is None:  # the loop would wait for its thread for ever
-            end_at(self.session, self.session.planned_steps)
+            self.session.end_if_planned()
         if self.device is not None:
             self.device.next_begins()
 
@@ -253,7 +285,7 @@ class WatchedLoader:
             with without_signals_of_workers():
                 if isinstance(error, Exception) and not isinstance(error, StopIteration):
                     wait_for_the_end(workers, error)
-                    if exits := self.session.deaths.note(self, workers):  # shown below the message from Python 3.11 on
+                    if exits := self.session.deaths.note(self.name, self.table.steps, self.shared_memory_needed, workers):  # shown below the message from Python 3.11 on
                         setattr(error, "__notes__", [*getattr(error, "__notes__", ()), *exits])
                 self._end_iteration(error)
 
@@ -275,7 +307,7 @@ class WatchedLoader:
             return False
         if not self._timeline.holds(self.table):
             return False
-        self.session.deaths.note(self, workers)
+        self.session.deaths.note(self.name, self.table.steps, self.shared_memory_needed, workers)
         self._timeline.next_begins(self.table, perf_counter_ns())
         self._measure(self.table.steps)
         self._look()
@@ -292,7 +324,8 @@ class WatchedLoader:
 
         self.tensor_bytes = bytes_in(data, torch.Tensor)
         if self.session.writes_lines:
-            shared_memory.tell_if_full(self)
+            shared_memory.tell_if_full(self.name, self.workers, self.prefetch, self.tensor_bytes,
+                                       self.free_shared_memory)
 
     # The loop's body
 
@@ -342,7 +375,7 @@ class WatchedLoader:
 
     def _read_threads(self) -> None:
         if self.session.main is self and self.lane is None:
-            busy = self.threads.read(self)
+            busy = self.threads.read(self.breakdown, self.session.directory.world_size == 1)
             if busy is not None:
                 self.recorder.follow(busy)
 
@@ -375,6 +408,6 @@ class WatchedLoader:
         self._epoch_begin = ended
         before = self.epochs[-1]["step"] if self.epochs else 0
         whole = exhausted or (self.length is not None and self.table.steps - before >= self.length)
-        line = summary.epoch_line(self, spans, whole)
+        line = epoch_line(self.table, self.breakdown, self.epochs, spans, whole)
         self.epochs.append(line)
         self.session.write_epoch(self, line)

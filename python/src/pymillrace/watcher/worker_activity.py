@@ -4,27 +4,22 @@ Took 0.1 ms of CPU time for 100 batches in the 10 s and 3 ms for 4096, beside th
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-
-if TYPE_CHECKING:
-    from .watched_loader import WatchedLoader
+from .._watch import RecordFile
 
 CELLS, CELL_NS = 40, 250_000_000  # 10 s, as between two summaries of a run under way
 BUSY = 9  # digit of a cell that the worker spent on batches; 0: none of it
 MOST_WORKERS = 64  # whose activity is kept
 
 
-def of_workers(loader: WatchedLoader, now: int) -> list[str] | None:
+def of_workers(workers: int, records: RecordFile | None, now: int) -> list[str] | None:
     """Returns a text per worker with a character per cell, up to `now`: the ninths of it that went into batches.
 
     It is "-" before the first batch and after the last that the worker has completed: another one may be under way.
     None without workers' records. `now`: as of perf_counter_ns().
     """
-    records = loader.records  # once: the trainer's thread may replace it meanwhile
-    if not loader.workers or records is None:
+    if not workers or records is None:
         return None
-    since, count = now - CELLS * CELL_NS, min(loader.workers, MOST_WORKERS)
+    since, count = now - CELLS * CELL_NS, min(workers, MOST_WORKERS)
     batches: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for _, _, worker, begin, _, end, _, _ in records.made():
         if 0 <= worker < count and begin < end <= now and end > since:
