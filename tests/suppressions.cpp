@@ -38,6 +38,11 @@ extern "C" __attribute__((visibility("default"))) const char* __tsan_default_sup
          "deadlock:libgdal.so\n";
 }
 
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
+  // A report whose other stack is forgotten cannot be matched by it: remembers as much as possible.
+  return "history_size=7";
+}
+
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
   // TBB keeps a record of an observer until every thread of the arena has passed it.
   return "leak:tbb::detail::r1::observe\n";
