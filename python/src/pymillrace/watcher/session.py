@@ -297,10 +297,8 @@ class Session:
             return False
         self._tell_if_late()
         for one in list(self.loaders):
-            iterator, data = (None if each is None else each() for each in (one.iterator, one.data))
-            wait = Wait(one.name, one.recorder.waiting_since, one.table.steps, one.table.total[LOAD], iterator, data,
-                        one.thread)
-            self.stalls.check(wait, self.directory, self.writes_lines)
+            self.stalls.check(Wait(one.name, one.recorder.waiting_since, one.table.steps, one.table.total[LOAD],
+                                   one.iterator, one.data, one.thread), self.directory, self.writes_lines)
         self.memory.look()
         return True
 

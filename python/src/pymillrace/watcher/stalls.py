@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,8 +79,9 @@ class Wait(NamedTuple):
     since: int  # ns of perf_counter_ns(); 0: nobody waits
     steps: int
     load_ns: int  # of all steps
-    iterator: Any  # torch's; None without one
-    dataset: Any
+    # Torch's iterator and the data set. Strong references would let one of them end in this thread.
+    iterator: weakref.ref[Any] | None
+    dataset: weakref.ref[Any] | None
     thread: int  # that waits
 
 
@@ -120,10 +122,12 @@ def remove_files(directory: Path) -> None:
 
 def _who(wait: Wait, directory: Path) -> dict[str, Any]:
     """Returns who is waited for, and what it does."""
-    workers = getattr(wait.iterator, "_workers", None)
+    iterator = None if wait.iterator is None else wait.iterator()
+    workers = getattr(iterator, "_workers", None)
     if not workers:
-        return {"worker": None, "pid": os.getpid(), **doing(wait.thread, wait.dataset), "unavailable": None}
-    task = getattr(wait.iterator, "_task_info", {}).get(getattr(wait.iterator, "_rcvd_idx", None))
+        dataset = None if wait.dataset is None else wait.dataset()
+        return {"worker": None, "pid": os.getpid(), **doing(wait.thread, dataset), "unavailable": None}
+    task = getattr(iterator, "_task_info", {}).get(getattr(iterator, "_rcvd_idx", None))
     if not task or len(task) != 1:  # made already: it waits elsewhere, as for the thread that pins memory
         return {"worker": None, "pid": os.getpid(), **doing(wait.thread), "unavailable": None}
     worker = workers[task[0]]
