@@ -116,7 +116,7 @@ def totals(found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("folder", type=lambda text: Path(text).resolve(), metavar="DIR")
     parser.add_argument("--minutes", type=float, default=1e9, help="after which no case is begun")
     parser.add_argument("--blocks", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60)
