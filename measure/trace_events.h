@@ -9,10 +9,9 @@
 
 namespace millrace::measure {
 
-/// The text of a trace, event by event. Times are in ns of one clock; the format has µs from the
-/// origin.
-/// Names of processes and tracks are JSON strings, quotes included; those of slices are plain
-/// words. `arguments` are members of a JSON object: `"epoch":1,"batch":2`.
+/// The text of a trace, event by event. Times are ns of one clock; the format has µs from the
+/// origin. Names of processes and tracks are JSON strings, quotes included; those of slices are
+/// plain words. `arguments` are members of a JSON object: `"epoch":1,"batch":2`.
 class TraceEvents {
  public:
   struct Track {

@@ -1,4 +1,4 @@
-"""What is made of records: predictions, their verification, statistics and traces. Not public: pymillrace.watcher uses it.
+"""Predictions from records, their verification, statistics and traces. Not public: pymillrace.watcher uses it.
 
 Classes and functions are those of the room predict, and of measure/trace_events.h.
 """

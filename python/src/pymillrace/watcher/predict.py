@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._predict import (MODEL_ERROR, DataLoaderChange, DataLoaderInput, DataLoaderPredictor, Demand, Paging, RecordedRun,
-                        mean_of)
+from .._predict import (MODEL_ERROR, DataLoaderChange, DataLoaderInput, DataLoaderPredictor, Demand, Paging,
+                        RecordedRun, mean_of)
 from .._watch import ENOUGH, WORTHWHILE
 from .batch_means import half_width
 from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER, Breakdown

@@ -126,8 +126,7 @@ def rate_of(rows: list[tuple[int, float]], window: int = WINDOW) -> float:
 
 
 def counted_steps(run: Path, warm_up: int) -> list[tuple[int, float]]:
-    """Returns images and seconds of load + update of a run's steps after its warm-up, or of its later half if that is more.
-    """
+    """Returns images and seconds of load + update of a run's steps after its warm-up; of its later half if it was short."""
     try:
         with io.TextIOWrapper(open_record(run / "steps.csv", MOST_STEPS_BYTES), encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

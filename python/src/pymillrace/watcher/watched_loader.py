@@ -285,7 +285,8 @@ class WatchedLoader:
             with without_signals_of_workers():
                 if isinstance(error, Exception) and not isinstance(error, StopIteration):
                     wait_for_the_end(workers, error)
-                    if exits := self.session.deaths.note(self.name, self.table.steps, self.shared_memory_needed, workers):  # shown below the message from Python 3.11 on
+                    exits = self.session.deaths.note(self.name, self.table.steps, self.shared_memory_needed, workers)
+                    if exits:  # shown below the message from Python 3.11 on
                         setattr(error, "__notes__", [*getattr(error, "__notes__", ()), *exits])
                 self._end_iteration(error)
 

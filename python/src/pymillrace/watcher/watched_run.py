@@ -199,7 +199,8 @@ class WatchedRun:
     def _advice_of(self, summary: Field, complete: bool) -> str:
         """Returns the recorded advice; of a run under way the best of some predictions, which its records lack."""
         if self._advice[0] is not summary:
-            advice, given = summary["advice"].text(), None if complete else predict.recorded_from(summary["replay"].value)
+            advice = summary["advice"].text()
+            given = None if complete else predict.recorded_from(summary["replay"].value)
             predicted = None if given is None or _is_long(given[0]) else predict.quick_predictions(*given)
             change = None if predicted is None else predict.best(predicted)
             self._advice = summary, printable(advice if change is None else f"advice: {predict.proposal(change)}")
