@@ -24,15 +24,16 @@ import watch_plants
 if __name__ == "__main__":
     plants = {"dataset": watch_plants.Plant(sys.argv[1], "dataset", "blocked", 20),
               "update": watch_plants.Plant(sys.argv[1], "update", "blocked", 10)}
-    watch_plants.train(watch_plants.loader_of(plants, workers=0, batches=90, batch=1), plants)
+    watch_plants.train(watch_plants.loader_of(plants, workers=0, batches=int(sys.argv[2]), batch=1), plants)
     print("trained")
 """
 
 
-def watched(tmp_path, *options):
+def watched(tmp_path, batches, *options):
     (tmp_path / "train.py").write_text(SCRIPT)
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    words = [sys.executable, "-m", "pymillrace", "watch", "--run", "run", *options, "--", sys.executable, "train.py", "p"]
+    words = [sys.executable, "-m", "pymillrace", "watch", "--run", "run", *options, "--", sys.executable, "train.py", "p",
+             str(batches)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=200,
                           env={**os.environ, "PYTHONPATH": path})
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
@@ -40,12 +41,12 @@ def watched(tmp_path, *options):
 
 
 def test_a_line_follows_every_interval(tmp_path):
-    lines = watched(tmp_path, "--every", "1s")
+    lines = watched(tmp_path, 240, "--every", "1s")  # some 7 s: on a busy machine, a line may take longer than 1 s
     assert len(lines) >= 2 and all(line.startswith("pymillrace watch: watch_plants.py:") for line in lines)
     for line in lines:
         assert " steps in " in line and ": load " in line and "%, update " in line
     assert "dataset-bound: " in lines[-1] and "; advice: try num_workers=" in lines[-1]
-    assert watched(tmp_path, "--every", "1s", "--quiet") == []
+    assert watched(tmp_path, 60, "--every", "1s", "--quiet") == []
 
 
 @pytest.mark.parametrize("text", ("0", "1d", "-3", "0.5s", "soon"))
