@@ -17,7 +17,7 @@ constexpr double kStorageThatCounts = 0.05;
 std::vector<int> that_wait(const DataLoaderInput& input) {
   const Demand fetch = mean_of(input.fetch);
   if (fetch.blocked_s <= kStorageThatCounts * fetch.seconds()) return {};
-  const double trainer = input.update.seconds() + input.hand.seconds() + input.receive.seconds();
+  const double trainer = input.update.seconds() + input.hand.seconds() + input.receive.cpu_s;
   const double cpu = fetch.cpu_s + input.send.cpu_s + input.receive.cpu_s + input.hand.cpu_s +
                      input.update.threads * input.update.cpu_s;
   const double step = std::max(trainer, cpu / input.cores);

@@ -15,10 +15,11 @@ DataLoaderInput with_demands(DataLoaderInput input, double fetch, double update)
   return input;
 }
 
-/// Returns the loop with other CPU times of loading and of the update.
-DataLoaderInput crowded(DataLoaderInput input, double factor) {
+/// Returns the loop with code that takes `factor` times its CPU time.
+DataLoaderInput slowed_down(DataLoaderInput input, double factor) {
   for (Demand& one : input.fetch) one = one.scaled(factor, 1);
-  input.update = input.update.scaled(factor, 1);
+  for (Demand* one : {&input.send, &input.receive, &input.hand, &input.update})
+    *one = one->scaled(factor, 1);
   return input;
 }
 
@@ -29,10 +30,9 @@ DataLoaderInput as_measured(DataLoaderInput input, double spinning) {
   return input;
 }
 
-/// Returns the share of the cores beyond the first that workers and the trainer can keep busy.
-double busy(const DataLoaderInput& input) {
-  if (input.cores <= 1) return 0;
-  return static_cast<double>(std::min(input.workers, input.cores - 1)) / (input.cores - 1);
+/// Returns the share of the cores beyond the first that `busy` threads take.
+double beyond_first(double busy, int cores) {
+  return cores > 1 ? std::clamp((busy - 1) / (cores - 1), 0.0, 1.0) : 0;
 }
 
 DataLoaderInput without_update(DataLoaderInput input) {
@@ -47,6 +47,7 @@ DataLoaderIntervals::DataLoaderIntervals(const DataLoaderInput& input, double me
     : input_(input),
       doubts_(doubts),
       base_(rate_of(input)),
+      busy_cores_(replay(input).busy_cores),
       unexplained_(unexplained(kDataLoaderModelError, base_, measured)) {
   if (!(doubts.fetch > 0 || doubts.update > 0)) return;
   const double fetch = 1 + doubts.fetch;
@@ -60,8 +61,16 @@ RatioInterval DataLoaderIntervals::around(double ratio, const DataLoaderInput& c
   RatioInterval interval(ratio);
   for (const End& end : ends_)
     interval.include(rate_of(with_demands(changed, end.fetch, end.update)) / end.images_per_s);
-  if (const double more = busy(changed) - busy(input_); more != 0)
-    interval.include(rate_of(crowded(changed, std::pow(kMaxCrowding, more))) / base_);
+  const auto include_slowdown = [&](double most, double share) {
+    if (share == 0) return;
+    interval.include(rate_of(slowed_down(changed, std::pow(most, share))) / base_);
+  };
+  const double busy = replay(changed).busy_cores;
+  const int cores = changed.cores;
+  include_slowdown(kMaxCrowding, beyond_first(1.0 + changed.workers, cores) -
+                                     beyond_first(1.0 + input_.workers, cores));
+  include_slowdown(kMaxCrowding, beyond_first(busy, cores) - beyond_first(busy_cores_, cores));
+  include_slowdown(kMaxCooling, std::min(1.0, busy_cores_) - std::min(1.0, busy));
   if (changed.update.threads > 1 && changed.workers != input_.workers)
     interval.include(rate_of(as_measured(changed, doubts_.spinning)) /
                      rate_of(as_measured(input_, doubts_.spinning)));

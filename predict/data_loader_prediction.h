@@ -15,6 +15,9 @@ inline constexpr double kDataLoaderModelError = 0.055;
 /// CPU time on busy cores over that on one busy core, at most
 /// (docs/results/2026-11-27-without-workers.md).
 inline constexpr double kMaxCrowding = 1.3;
+/// CPU time on a core that mostly waits over that on a busy one, at most
+/// (docs/results/2026-11-28-waiting-loops.md).
+inline constexpr double kMaxCooling = 1.4;
 
 /// Uncertainty of a run's demands.
 struct Doubts {
@@ -26,9 +29,10 @@ struct Doubts {
 };
 
 /// Intervals of ratios to one run. An interval holds the ratios of replays with the demands of
-/// loading and of the update at either end of their own intervals. Two more replays stand for what
-/// a record cannot tell of another number of workers: how much slower code gets while more cores
-/// are busy, and how much of an update in several threads was waiting for each other.
+/// loading and of the update at either end of their own intervals. More replays stand for what a
+/// record cannot tell: how much slower code gets while more cores are busy or may be, how much
+/// faster on a core that is no longer idle for most of the time, and how much of an update in
+/// several threads was waiting for each other.
 class DataLoaderIntervals {
  public:
   /// `input`: of the run. `measured`: its images/s; 0: unknown. Throws std::invalid_argument as
@@ -46,7 +50,8 @@ class DataLoaderIntervals {
 
   DataLoaderInput input_;
   Doubts doubts_;
-  double base_;
+  double base_;  ///< images/s
+  double busy_cores_;
   std::vector<End> ends_;
   double unexplained_;
 };

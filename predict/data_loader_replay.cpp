@@ -74,7 +74,7 @@ class Loop {
   std::int64_t step_ = 0;
   At at_ = At::waiting;
   double asked_ = 0, got_ = 0;  ///< next() was called, and returned
-  double counted_from_ = 0, load_ = 0, update_ = 0;
+  double counted_from_ = 0, busy_before_s_ = 0, load_ = 0, update_ = 0;
 };
 
 DataLoaderOutput Loop::run() {
@@ -90,7 +90,8 @@ DataLoaderOutput Loop::run() {
   if (!(seconds > 0)) throw std::invalid_argument(kNoTime);  // or too little beside the warm-up's
   return {.images_per_s = steps * static_cast<double>(in_.batch) / seconds,
           .load_s = load_ / steps,
-          .update_s = update_ / steps};
+          .update_s = update_ / steps,
+          .busy_cores = (cores_.busy_s() - busy_before_s_) / seconds};
 }
 
 void Loop::start(std::size_t thread, const Demand& demand) {
@@ -114,6 +115,7 @@ void Loop::ended(std::size_t thread) {
     ++of.made;
     send(worker);
     make(worker);
+    if (!of.makes && at_ == At::receiving && worker == worker_of(step_)) cores_.wake(kTrainer);
   } else {
     of.sends = false;
     const std::int64_t batch = batch_of(worker, of.sent++);
@@ -153,6 +155,7 @@ void Loop::call_next() {
 void Loop::receive() {
   at_ = At::receiving;
   start(kTrainer, in_.receive);
+  if (!workers_[worker_of(step_)].makes) cores_.wake(kTrainer);  // nobody holds the lock
 }
 
 void Loop::hand() {
@@ -172,7 +175,10 @@ void Loop::end_step() {
     load_ += got_ - asked_;
     update_ += cores_.now() - got_;
   }
-  if (++step_ == warm_up_) counted_from_ = cores_.now();
+  if (++step_ == warm_up_) {
+    counted_from_ = cores_.now();
+    busy_before_s_ = cores_.busy_s();
+  }
   if (step_ < total_) call_next();
 }
 

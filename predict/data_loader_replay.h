@@ -5,7 +5,8 @@
 // Batch i belongs to worker process i modulo their number, which makes its batches one after the
 // other. `prefetch` batches per worker are outstanding; handing one out dispatches the next.
 // Batches are handed out in order. A feeder thread of each worker sends what the worker has made,
-// and next() rebuilds it.
+// and next() rebuilds it. While it does, a third thread of the worker hands over the batch's shared
+// memory, and waits for the interpreter's lock while the worker makes its next batch in Python.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ struct DataLoaderInput {
   int cores = 1;
   std::vector<Demand> fetch;  ///< per batch, in turn: data set, transforms, collate
   Demand send;                ///< per batch, in the worker's feeder thread
-  Demand receive;             ///< per batch, in next()
+  Demand receive;             ///< per batch, in next(); waits while its worker makes another
   Demand hand;                ///< per batch, in next(), also without workers
   Demand update;              ///< per step: the body of the loop
   int steps = 200;            ///< counted steps, rounded up to whole rounds over the workers
@@ -53,6 +54,7 @@ struct DataLoaderOutput {
   double images_per_s = 0;
   double load_s = 0;    ///< per step
   double update_s = 0;  ///< per step
+  double busy_cores = 0;
 };
 
 /// Runs the simulation. Throws std::invalid_argument for input without cores, samples, steps,

@@ -24,15 +24,15 @@ double progress(double threads, double wanted, int cores, bool spins) {
 SharedCores::SharedCores(const Cores& cores, std::size_t threads)
     : cores_(cores), idle_(threads, 1) {}
 
+bool SharedCores::ends_later(const Stretch& a, const Stretch& b) { return a.end > b.end; }
+
 void SharedCores::push(std::vector<Stretch>& heap, const Stretch& one) {
   heap.push_back(one);
-  std::push_heap(heap.begin(), heap.end(),
-                 [](const Stretch& a, const Stretch& b) { return a.end > b.end; });
+  std::push_heap(heap.begin(), heap.end(), ends_later);
 }
 
 SharedCores::Stretch SharedCores::pop(std::vector<Stretch>& heap) {
-  std::pop_heap(heap.begin(), heap.end(),
-                [](const Stretch& a, const Stretch& b) { return a.end > b.end; });
+  std::pop_heap(heap.begin(), heap.end(), ends_later);
   const Stretch one = heap.back();
   heap.pop_back();
   return one;
@@ -63,6 +63,15 @@ void SharedCores::sleep_until(std::size_t thread, double time) {
     due_.push_back({0, number, thread});
   else
     push(asleep_, {time, number, thread});
+}
+
+void SharedCores::wake(std::size_t thread) {
+  const auto found = std::find_if(asleep_.begin(), asleep_.end(),
+                                  [thread](const Stretch& one) { return one.thread == thread; });
+  if (found == asleep_.end()) return;
+  asleep_.erase(found);
+  std::make_heap(asleep_.begin(), asleep_.end(), ends_later);
+  due_.push_back({0, started_++, thread});
 }
 
 double SharedCores::speed_of(const Pace& pace) const {

@@ -53,6 +53,9 @@ class SharedCores {
   void run(std::size_t thread, Work work, double cpu_s, double pool = 1);
   /// Lets an idle thread sleep until a time.
   void sleep_until(std::size_t thread, double time);
+  /// Ends the sleep of a thread now, so that advance() returns it next. Takes O(threads); no effect
+  /// on a thread that does not sleep.
+  void wake(std::size_t thread);
 
   /// Advances to the next moment at which threads are done. Returns them, in the order in which
   /// they started; they are idle now. Empty if none computes or sleeps. Valid until the next call.
@@ -74,6 +77,7 @@ class SharedCores {
     double speed = 1;                  ///< until the next event
     std::vector<Stretch> stretches{};  ///< a heap
   };
+  static bool ends_later(const Stretch& a, const Stretch& b);
   static void push(std::vector<Stretch>& heap, const Stretch& one);
   static Stretch pop(std::vector<Stretch>& heap);
   Pace& pace_of(Work work, double pool);

@@ -39,6 +39,21 @@ TEST(SharedCores, SleepersWantNoCore) {
   EXPECT_NEAR(cores.now(), 0.010, 1e-12);
 }
 
+TEST(SharedCores, AWokenSleeperIsNext) {
+  SharedCores cores({.count = 1}, 3);
+  cores.sleep_until(0, 0.004);
+  cores.sleep_until(1, 0.005);
+  cores.run(2, Work::stage, 0.001);
+  EXPECT_EQ(next(cores), std::vector<std::size_t>{2});
+  cores.wake(2);  // which is idle
+  cores.wake(0);
+  EXPECT_FALSE(cores.is_idle(0));
+  EXPECT_EQ(next(cores), std::vector<std::size_t>{0});
+  EXPECT_NEAR(cores.now(), 0.001, 1e-12);
+  EXPECT_EQ(next(cores), std::vector<std::size_t>{1});
+  EXPECT_NEAR(cores.now(), 0.005, 1e-12) << "others sleep on";
+}
+
 TEST(SharedCores, BusyCoresSlowWorkDown) {
   SharedCores cores({.count = 3, .crowding = {2, 1, 1}}, 3);
   cores.run(0, Work::stage, 0.010);

@@ -1,8 +1,8 @@
 """The 90% intervals of predictions hold what was measured, and advice needs their lower end."""
 import pytest
 
-from pymillrace._predict import (MAX_CROWDING, MODEL_ERROR, DataLoaderInput, DataLoaderIntervals, Demand, Doubts,
-                                 Paging, RecordedRun, replay)
+from pymillrace._predict import (MAX_COOLING, MAX_CROWDING, MODEL_ERROR, DataLoaderInput, DataLoaderIntervals, Demand,
+                                 Doubts, Paging, RecordedRun, replay)
 from pymillrace.watcher import predict
 from pymillrace.watcher.batch_means import half_width
 from pymillrace.watcher.predict import Recorded
@@ -46,6 +46,23 @@ def test_busy_cores_may_be_slower_than_one():
     cpu = SETUP.replace(cores=2, workers=2, fetch=(Demand(cpu_s=0.080),), update=Demand(cpu_s=0.020))
     low, high = around(cpu, cpu.replace(workers=0))
     assert high == pytest.approx(MAX_CROWDING * (1 + MODEL_ERROR), rel=0.01) and low == pytest.approx(1 / (1 + MODEL_ERROR))
+
+
+def test_cores_that_get_busy_may_be_slower():
+    # One worker and a trainer that mostly waits keep 1.1 cores busy, two workers both.
+    loads = SETUP.replace(cores=2, fetch=(Demand(cpu_s=0.080),), update=Demand(cpu_s=0.008))
+    low, high = around(loads, loads.replace(workers=2))
+    assert low == pytest.approx(MAX_CROWDING**-0.9 / (1 + MODEL_ERROR), rel=0.01) and high == pytest.approx(1 + MODEL_ERROR)
+
+
+def test_code_on_a_core_that_no_longer_waits_may_be_faster():
+    # A worker that sleeps leaves the update the core for 2 ms of 32; 32 workers keep it busy.
+    waits = SETUP.replace(fetch=(Demand(blocked_s=0.032),), update=Demand(cpu_s=0.002))
+    low, high = around(waits, waits.replace(workers=32))
+    assert high == pytest.approx(MAX_COOLING**(30 / 32) * (1 + MODEL_ERROR), rel=0.01)
+    assert low == pytest.approx(1 / (1 + MODEL_ERROR))
+    # Where the workers' sleep still binds, faster code gains nothing.
+    assert around(waits, waits.replace(workers=2))[1] == pytest.approx(1 + MODEL_ERROR)
 
 
 # Demands of runs with two workers on two cores, in ms: fetch, update (of each thread), threads; images/s; the length of

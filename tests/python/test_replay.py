@@ -34,16 +34,38 @@ def test_workers_share_the_batches_until_the_update_binds():
 def test_sending_is_a_stage_of_its_own_and_receiving_belongs_to_next():
     sends = LOOP.replace(send=blocked(0.040), update=blocked(0.001))
     assert replay(sends).images_per_s == pytest.approx(4 / 0.040)  # the feeder thread binds, not fetch + send
-    receives = LOOP.replace(receive=blocked(0.015))
+    receives = LOOP.replace(receive=cpu(0.015))
     assert replay(receives).images_per_s == pytest.approx(4 / 0.035)
     assert replay(receives).load_s == pytest.approx(0.015)
     assert replay(receives.replace(workers=0)).images_per_s == pytest.approx(4 / 0.050)  # there is no queue
 
 
+def test_next_waits_for_a_workers_lock_while_that_worker_makes_another_batch():
+    locked = LOOP.replace(receive=blocked(0.020), update=blocked(0.015))
+    # The worker has made the one batch that it may make ahead 15 ms after the update, and holds its lock until then.
+    assert replay(locked).images_per_s == pytest.approx(4 / 0.030, rel=0.01)
+    assert replay(locked).load_s == pytest.approx(0.015, rel=0.02)
+    # While its only batch is received, it has none to make.
+    assert replay(locked.replace(prefetch=1)).images_per_s == pytest.approx(4 / 0.030)
+    assert replay(locked.replace(prefetch=1)).load_s == pytest.approx(0.015)
+    # One that is asked for a batch every 120 ms has long made those that it may make ahead.
+    assert replay(locked.replace(workers=8)).images_per_s == pytest.approx(4 / 0.015)
+    # One that always has batches to make keeps next() waiting for the whole time.
+    assert replay(locked.replace(fetch=(blocked(0.060),), update=blocked(0.005))).load_s == pytest.approx(0.055)
+    assert replay(locked.replace(prefetch=8, receive=blocked(0.014))).load_s == pytest.approx(0.015, rel=0.02)
+
+
+def test_busy_cores_are_those_of_all_threads():
+    assert replay(LOOP).busy_cores == 0
+    both = LOOP.replace(fetch=(cpu(0.030),), update=cpu(0.015))
+    assert replay(both).busy_cores == pytest.approx(1.5, rel=0.01)
+    assert replay(both.replace(cores=1)).busy_cores == pytest.approx(1)
+
+
 def test_one_outstanding_batch_per_worker_makes_it_wait_for_the_hand_out():
     # With prefetch 1 the worker begins its next batch when the one before is handed out, so that update and fetch
     # overlap, but sending and receiving do not overlap with fetching.
-    one = LOOP.replace(prefetch=1, send=blocked(0.010), receive=blocked(0.005))
+    one = LOOP.replace(prefetch=1, send=blocked(0.010), receive=cpu(0.005))
     assert replay(one).images_per_s == pytest.approx(4 / 0.045)
     assert replay(one.replace(prefetch=2)).images_per_s == pytest.approx(4 / 0.030)
 

@@ -101,7 +101,8 @@ void bind_replay(nb::module_& module) {
   nb::class_<DataLoaderOutput>(module, "DataLoaderOutput")
       .def_ro("images_per_s", &DataLoaderOutput::images_per_s)
       .def_ro("load_s", &DataLoaderOutput::load_s)
-      .def_ro("update_s", &DataLoaderOutput::update_s);
+      .def_ro("update_s", &DataLoaderOutput::update_s)
+      .def_ro("busy_cores", &DataLoaderOutput::busy_cores);
   module.def(
       "replay", [](const DataLoaderInput& input) { return predict::replay(input); },
       nb::arg("input"), Unlocked());
@@ -111,6 +112,7 @@ void bind_replay(nb::module_& module) {
 
 void bind_prediction(nb::module_& module) {
   module.attr("MODEL_ERROR") = predict::kDataLoaderModelError;
+  module.attr("MAX_COOLING") = predict::kMaxCooling;
   module.attr("MAX_CROWDING") = predict::kMaxCrowding;
   using predict::Paging;
   nb::class_<Paging>(module, "Paging")

@@ -6,6 +6,7 @@ import collections.abc
 from typing import Any
 
 MODEL_ERROR: float
+MAX_COOLING: float
 MAX_CROWDING: float
 
 class Demand:
@@ -66,6 +67,8 @@ class DataLoaderOutput:
     def load_s(self) -> float: ...
     @property
     def update_s(self) -> float: ...
+    @property
+    def busy_cores(self) -> float: ...
 
 def replay(input: DataLoaderInput) -> DataLoaderOutput:
     """Runs the simulation. Raises ValueError for input without cores, samples, demands or outstanding batches."""
