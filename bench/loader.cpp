@@ -16,9 +16,9 @@
 #include "augment/plan/plan.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "measure/wait_breakdown.h"
 #include "pipeline/loader/shuffled_order.h"
 #include "plugins/host/registry.h"
-#include "study/analysis/wait_breakdown.h"
 
 namespace {
 
@@ -103,7 +103,7 @@ double loader_us(const std::shared_ptr<const Reader>& reader,
   std::uint64_t batches = 0;
   {
     Loader loader(reader, plan, options);
-    study::WaitBreakdown blame;
+    measure::WaitBreakdown blame;
     while (Batch batch = loader.next()) {
       ++batches;
       if (options.record) {

@@ -1,6 +1,6 @@
 // History of a batch: when it was requested, when its sample ranges were read and processed, and
 // how long each stage took. Recorded for every batch at the cost of a few time stamps, so that any
-// wait can be explained afterwards (study/analysis/wait_breakdown.h).
+// wait can be explained afterwards (measure/wait_breakdown.h).
 #pragma once
 
 #include <array>

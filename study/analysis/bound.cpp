@@ -17,6 +17,8 @@
 namespace millrace::study {
 namespace {
 
+using measure::Part;
+
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 /// Returns the mean number of samples per batch, counting the short last batch of an epoch.
@@ -254,7 +256,7 @@ std::string storage_text(const BoundFigures& figures, double load) {
 
 std::string_view name_of(Bottleneck bound) { return kBoundNames[static_cast<std::size_t>(bound)]; }
 
-BoundFigures bound_figures(const WaitBreakdown& blame, const LoaderStats& loader,
+BoundFigures bound_figures(const measure::WaitBreakdown& blame, const LoaderStats& loader,
                            const LoaderOptions& options, int cores, double update_s,
                            std::uint64_t images) {
   return {.load = blame.steady_seconds(),
@@ -291,10 +293,10 @@ BoundVerdict host_verdict(const DeviceFigures& device, BoundVerdict verdict) {
   verdict.bound = Bottleneck::host;
   verdict.share = device.gap_host_s / all;
   verdict.sentence =
-      fmt::format("host-bound: between steps the device waits {} of its time for the host",
+      fmt::format("host-bound: the device spends {} of its time waiting for the host between steps",
                   base::percent(verdict.share));
   if (device.submissions > 0)
-    verdict.sentence += fmt::format("; it had run dry at {} of submissions",
+    verdict.sentence += fmt::format("; it was already idle at {} of submissions",
                                     base::percent(static_cast<double>(device.starved) /
                                                   static_cast<double>(device.submissions)));
   return verdict;

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "measure/wait_breakdown.h"
 #include "millrace/loader.h"
 #include "predict/loader_replay.h"
 #include "predict/rules.h"
-#include "study/analysis/wait_breakdown.h"
 
 namespace millrace::study {
 
@@ -95,9 +95,9 @@ inline constexpr double kNotedCheckpoints = 0.1;
 
 /// Figures of a run or an epoch, without its first wait. All times are in seconds.
 struct BoundFigures {
-  PartSeconds load{};        ///< WaitBreakdown::steady_seconds()
-  double update_s = 0;       ///< 0: there is no device (bench)
-  std::uint64_t images = 0;  ///< number processed during load and update
+  measure::PartSeconds load{};  ///< WaitBreakdown::steady_seconds()
+  double update_s = 0;          ///< 0: there is no device (bench)
+  std::uint64_t images = 0;     ///< number processed during load and update
   int workers = 0;
   int io_threads = 0;
   int cores = 1;                            ///< cores that the process may run on
@@ -118,7 +118,7 @@ struct BoundFigures {
 
 /// Collects the figures of a run whose loader did `loader` with `options`. The process may run on
 /// `cores`.
-BoundFigures bound_figures(const WaitBreakdown& blame, const LoaderStats& loader,
+BoundFigures bound_figures(const measure::WaitBreakdown& blame, const LoaderStats& loader,
                            const LoaderOptions& options, int cores, double update_s,
                            std::uint64_t images);
 

@@ -12,8 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "measure/quantiles.h"
 #include "measure/spans.h"
-#include "study/records/durations.h"
+#include "study/records/update_times.h"
 
 namespace millrace::study {
 
@@ -107,10 +108,10 @@ class StepReduction {
 struct StepTable {
   StepReduction reduced;
   StepSum all;
-  Quantiles load, update, other;  ///< seconds per step
-  Quantiles step;                 ///< load + update
-  bool there = false;             ///< the file exists
-  bool cut = false;               ///< the last row was incomplete and is left out
+  measure::Quantiles load, update, other;  ///< seconds per step
+  measure::Quantiles step;                 ///< load + update
+  bool there = false;                      ///< the file exists
+  bool cut = false;                        ///< the last row was incomplete and is left out
 
   void add(const StepSum& step);
 };

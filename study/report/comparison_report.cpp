@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "study/analysis/wait_breakdown.h"
+#include "measure/wait_breakdown.h"
 #include "study/records/summary.h"
 #include "study/report/comparison.h"
 #include "study/report/figures.h"
@@ -67,14 +67,14 @@ std::vector<Figure> run_bars(const std::vector<std::string>& names,
              const Summary& of = summaries[run];
              return 1e3 * to_number(name == "load" ? of.load_s_per_step : of.update_s_per_step);
            });
-  append(
-      all,
-      bars(figure("blame", "Wait breakdown", "Load, split by what the trainer was waiting for.",
-                  FigureKind::stacked_bar, "seconds"),
-           {kPartNames.begin(), kPartNames.end()}, [&](const std::string& name, std::size_t run) {
-             const double* const seconds = find(summaries[run].blame, name);
-             return seconds == nullptr ? NAN : *seconds;
-           }));
+  append(all,
+         bars(figure("blame", "Wait breakdown", "Load, split by what the trainer was waiting for.",
+                     FigureKind::stacked_bar, "seconds"),
+              {measure::kPartNames.begin(), measure::kPartNames.end()},
+              [&](const std::string& name, std::size_t run) {
+                const double* const seconds = find(summaries[run].blame, name);
+                return seconds == nullptr ? NAN : *seconds;
+              }));
   append(all, bars(figure("rate", "Images per second",
                           "Over the run. One run each: millrace sweep says whether a difference is "
                           "real.",

@@ -106,7 +106,7 @@ void add_bound(Figure& figure, const char* name, double value) {
       {.name = name, .y = std::vector<double>(figure.categories.size(), value), .bound = true});
 }
 
-std::vector<Series> distribution(std::string name, const Quantiles& durations) {
+std::vector<Series> distribution(std::string name, const measure::Quantiles& durations) {
   if (durations.count() < kFewestDurations) return {};
   const long first = class_of(durations.at(0.001)) - kReach;
   const long last = class_of(durations.at(0.999)) + kReach;
@@ -114,7 +114,7 @@ std::vector<Series> distribution(std::string name, const Quantiles& durations) {
   for (long at = first; at <= last; ++at)
     series.x.push_back(1e3 * kShortest * std::exp2(static_cast<double>(at) / kPerOctave));
   series.y.resize(series.x.size());
-  for (const Quantiles::Class& one : durations.classes()) {
+  for (const measure::Quantiles::Class& one : durations.classes()) {
     const long middle = std::clamp(class_of(one.seconds), first, last);
     const double share =
         100 * static_cast<double>(one.count) / static_cast<double>(durations.count());

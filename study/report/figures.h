@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "study/records/durations.h"
+#include "measure/quantiles.h"
 #include "study/report/report.h"
 
 namespace millrace::study {
@@ -61,7 +61,7 @@ void add_bound(Figure& figure, const char* name, double value);
 /// Returns how often steps took how long: the share of all steps, in percent, in each class 4%
 /// wide, smoothed. x is in ms. Leaves out the longest and the shortest 0.1%. Returns nothing for
 /// fewer than 10 steps.
-std::vector<Series> distribution(std::string name, const Quantiles& durations);
+std::vector<Series> distribution(std::string name, const measure::Quantiles& durations);
 
 /// Returns a ridge of `rows`, or nothing if there are none.
 std::vector<Figure> ridge(Figure figure, std::vector<Series> rows);

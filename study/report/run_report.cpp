@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/number_text.h"
+#include "measure/wait_breakdown.h"
 #include "predict/rules.h"
 #include "study/analysis/bound.h"
-#include "study/analysis/wait_breakdown.h"
 #include "study/records/run_files.h"
 #include "study/report/figures.h"
 #include "study/report/reports.h"
@@ -225,7 +225,8 @@ ReportTable time_table(const StepTable& steps) {
       .header = {"", "seconds", "share", "ms per step", "p50 ms", "p90 ms", "p99 ms"}};
   const StepSum& all = steps.all;
   const double whole = in_seconds(all.load_ns() + all.update_ns() + all.other_ns());
-  const auto add = [&](const std::string& name, std::int64_t ns, const Quantiles* quantiles) {
+  const auto add = [&](const std::string& name, std::int64_t ns,
+                       const measure::Quantiles* quantiles) {
     std::vector<std::string> row{
         name, fmt::format("{:.3f}", in_seconds(ns)),
         whole > 0 ? base::percent(in_seconds(ns) / whole, 1) : "-",

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "measure/quantiles.h"
 #include "predict/interval.h"
 #include "study/analysis/whatif.h"
 #include "study/records/run_files.h"
@@ -189,7 +190,7 @@ std::vector<Figure> step_ridge(const fs::path& sweep, const SweepTable& table) {
   constexpr std::size_t kMaxRows = 24;
   std::vector<Series> rows;
   for (std::size_t row = 0; row < std::min(table.rows.size(), kMaxRows); ++row) {
-    Quantiles steps;
+    measure::Quantiles steps;
     for (std::size_t repeat = 0; repeat < table.runs[row].size(); ++repeat)
       steps.add(read_steps(run_of(sweep, table, row, repeat) / "steps.csv").step);
     for (Series& one : distribution(row_name(table, row), steps)) rows.push_back(std::move(one));

@@ -53,12 +53,12 @@ WORDS = ROOT / "docs/reference/words.md"
 # Names that the program prints: the file and the beginning of the definition that lists them, and the section of WORDS.
 PRINTED = [
     ("measure/spans.h", "kSpanNames{", "Where a step's time goes"),
-    ("study/analysis/wait_breakdown.h", "kPartNames{", "What the trainer waited for"),
+    ("measure/wait_breakdown.h", "kPartNames{", "What the trainer waited for"),
     ("study/analysis/bound.cpp", "kBoundNames{", "The verdict"),
     ("study/analysis/statistics.cpp", "std::string name_of(Verdict verdict) {", "Sweeps"),
-    ("python/ext/watch/breakdown.h", "kPlaceNames{", "Watched loops"),
-    ("python/ext/watch/clock.h", "kKindNames{", "Watched loops"),
-    ("python/ext/watch/timeline.h", "kSpanNames{", "Watched loops"),
+    ("measure/data_loader/breakdown.h", "kPlaceNames{", "Watched loops"),
+    ("measure/data_loader/clock.h", "kKindNames{", "Watched loops"),
+    ("measure/data_loader/loop_timeline.h", "kLoopSpanNames{", "Watched loops"),
 ]
 
 DESIGNS = {"device-pipeline.md"}  # pages on what is not built, whose files have no folder yet

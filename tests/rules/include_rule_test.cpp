@@ -209,7 +209,6 @@ TEST(IncludeRule, RoomsDefineNamesInTheirOwnNamespace) {
         ++spaces;
         const bool own = space == "millrace" ||
                          (space + "::").starts_with("millrace::" + room.space + "::") ||
-                         (room.name == "python/ext" && space == "millrace::watch") ||
                          declared.contains(room.name + " " + space);
         EXPECT_TRUE(own) << file << " defines names in " << space;
       }

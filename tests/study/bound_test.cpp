@@ -8,6 +8,8 @@
 namespace millrace::study {
 namespace {
 
+using measure::Part;
+
 /// Figures of a run of 10 s with two workers on two cores, whose load has the parts `load`.
 BoundFigures figures(std::initializer_list<std::pair<Part, double>> load) {
   BoundFigures made;
@@ -124,8 +126,8 @@ TEST(Bound, ADeviceThatWaitsForTheHostsWorkIsHostBound) {
   EXPECT_EQ(gaps.bound, Bottleneck::host);
   EXPECT_NEAR(gaps.share, 0.8, 1e-12);
   EXPECT_EQ(gaps.sentence,
-            "host-bound: between steps the device waits 80% of its time for the host; it had run "
-            "dry at 99% of submissions");
+            "host-bound: the device spends 80% of its time waiting for the host between steps; it "
+            "was already idle at 99% of submissions");
   EXPECT_EQ(name_of(gaps.bound), "host");
   // Waits within a step are hidden in busy_s, but the queue was empty at every submission.
   EXPECT_EQ(classify(async({.busy_s = 9.8, .gap_host_s = 0.2, .starved = 99})).bound,

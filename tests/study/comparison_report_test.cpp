@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "measure/quantiles.h"
 #include "study/report/figures.h"
 #include "study/report/report.h"
 #include "study/report/reports.h"
@@ -16,7 +17,7 @@ namespace millrace::report_test {
 namespace {
 
 TEST(Distribution, HasItsPeakWhereTheStepsAre) {
-  study::Quantiles steps;
+  measure::Quantiles steps;
   for (int i = 0; i < 9; ++i) steps.add(0.010);
   EXPECT_TRUE(study::distribution("step", steps).empty()) << "too few";
   for (int i = 0; i < 91; ++i) steps.add(0.010);
@@ -33,7 +34,7 @@ TEST(Distribution, HasItsPeakWhereTheStepsAre) {
 }
 
 TEST(Distribution, OfQuantilesAddedUpIsThatOfAll) {
-  study::Quantiles first, second, both;
+  measure::Quantiles first, second, both;
   for (int i = 1; i <= 40; ++i) {
     (i % 2 == 0 ? first : second).add(1e-4 * i);
     both.add(1e-4 * i);
@@ -48,7 +49,7 @@ TEST(Distribution, OfQuantilesAddedUpIsThatOfAll) {
 }
 
 TEST(Distribution, TakesStepsOfNoTime) {
-  study::Quantiles steps;
+  measure::Quantiles steps;
   for (int i = 0; i < 20; ++i) steps.add(0);
   const auto all = study::distribution("load", steps);
   ASSERT_EQ(all.size(), 1u);
@@ -147,8 +148,8 @@ TEST(ComparisonReport, NamesWhatDiffersBesidesTheKeys) {
     return study::comparison_report({folder.path() / "a", folder.path() / other});
   };
   EXPECT_TRUE(notes_say(compared("b"),
-                        "threads differ too (2, 1): comparisons are of both; train.threads=1 "
-                        "compares loader.workers alone"));
+                        "threads differ too (2, 1), so a comparison mixes both effects; set "
+                        "train.threads=1 to compare loader.workers alone"));
   EXPECT_TRUE(notes_say(compared("b"), "updates of b take 0.46 of the time of a's"));
   EXPECT_FALSE(notes_say(compared("b"), "workers differ")) << "its own key";
   EXPECT_FALSE(notes_say(compared("c"), "updates of")) << "2% are noise";

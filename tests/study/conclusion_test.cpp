@@ -56,8 +56,8 @@ BoundVerdict measured_verdict(Draws& draws, const predict::ReplayInput& in,
   figures.cores = in.cores;
   const double load = 100 * replayed.load_s * draws.scaled(0.5, 2);
   for (int i = 0; i < 3; ++i)
-    figures.load[static_cast<std::size_t>(draws.integer(0, static_cast<int>(kPartCount) - 1))] +=
-        load / 3;
+    figures.load[static_cast<std::size_t>(
+        draws.integer(0, static_cast<int>(measure::kPartCount) - 1))] += load / 3;
   figures.read_s = draws.uniform();
   figures.decode_s = draws.uniform();
   figures.augment_s = draws.uniform();
@@ -296,8 +296,8 @@ TEST(Conclusion, ExplainsWhyTheLargestRowIsNoAdvice) {
   const Conclusion all = conclude(facts);
   EXPECT_EQ(all.advised(), nullptr);
   EXPECT_EQ(advice_text(all, 60),
-            "advice: none: of what this machine can be given, loader.prefetch=8 gains most, 1.000 "
-            "times the baseline (0.971 to 1.030); cores=4 (1.058) needs another machine, or "
+            "advice: none: of the changes possible on this machine, loader.prefetch=8 gains most, "
+            "1.000 times the baseline (0.971 to 1.030); cores=4 (1.058) needs another machine, or "
             "changes what is trained");
 }
 

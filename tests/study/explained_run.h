@@ -7,17 +7,19 @@
 #include <numeric>
 #include <utility>
 
+#include "measure/wait_breakdown.h"
 #include "millrace/loader.h"
 #include "pipeline/readers/storage.h"
 #include "strategies/trainer/simulated.h"
 #include "strategies/trainer/trainer.h"
 #include "study/analysis/bound.h"
-#include "study/analysis/wait_breakdown.h"
 
 namespace millrace::study {
 
+using measure::Part;
+
 struct ExplainedRun {
-  WaitBreakdown blame;
+  measure::WaitBreakdown blame;
   measure::SpanTicks spans{};
   LoaderStats stats;
   LoaderOptions options;
@@ -27,7 +29,7 @@ struct ExplainedRun {
   double operator[](Part part) const { return blame.seconds()[static_cast<std::size_t>(part)]; }
   /// Returns the verdict as if no other program had run: without waits for cores and wake-ups.
   BoundVerdict calm_verdict() const {
-    PartSeconds load = blame.steady_seconds();
+    measure::PartSeconds load = blame.steady_seconds();
     for (const Part part : {Part::cores, Part::handover}) load[static_cast<std::size_t>(part)] = 0;
     return classify({.load = load,
                      .update_s = measure::SpanSeconds(spans).update,
@@ -45,13 +47,13 @@ struct ExplainedRun {
 
 class BreakdownObserver final : public train::TrainObserver {
  public:
-  explicit BreakdownObserver(WaitBreakdown& blame) : breakdown_(blame) {}
+  explicit BreakdownObserver(measure::WaitBreakdown& blame) : breakdown_(blame) {}
   void batch(const Batch& batch, base::Clock::Ticks load) override {
     breakdown_.add(batch.history(), load);
   }
 
  private:
-  WaitBreakdown& breakdown_;
+  measure::WaitBreakdown& breakdown_;
 };
 
 /// `timeline`, if not null, receives the records of the trainer, the loader and the storage.

@@ -10,6 +10,7 @@
 #include "augment/plan/plan.h"
 #include "pipeline/readers/storage.h"
 #include "plugins/host/registry.h"
+#include "study/records/wait_records.h"
 #include "tests/pipeline/numbered.h"
 #include "tests/study/explained_run.h"
 

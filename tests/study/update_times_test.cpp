@@ -1,10 +1,10 @@
 // Updates with set-up steps kept apart.
+#include "study/records/update_times.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-
-#include "study/records/durations.h"
 
 namespace millrace::study {
 namespace {

@@ -28,7 +28,7 @@ StageTotals minus(StageTotals total, const StageTotals& before) {
   return total;
 }
 
-Json percentiles(const study::Quantiles& all) {
+Json percentiles(const measure::Quantiles& all) {
   return {{"p50", all.at(0.5)}, {"p90", all.at(0.9)}, {"p99", all.at(0.99)}};
 }
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "measure/batch_history.h"
+#include "measure/quantiles.h"
+#include "measure/wait_breakdown.h"
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
-#include "study/analysis/wait_breakdown.h"
-#include "study/records/durations.h"
 
 namespace millrace::tools {
 
@@ -57,7 +57,7 @@ class BenchMeter {
   double measured_s() const;
   /// Returns the loader's counters of what follows the warm-up.
   LoaderStats stats(const Loader& loader) const;
-  const study::WaitBreakdown& blame() const { return blame_; }
+  const measure::WaitBreakdown& blame() const { return blame_; }
   double first_batch_s() const { return first_batch_s_; }
 
   /// Returns percentiles of the time from one batch to the next, in seconds.
@@ -85,9 +85,9 @@ class BenchMeter {
   double first_batch_s_ = 0;
   std::int64_t last_ns_ = 0;  ///< when the batch before this one was handed out
   double longest_s_ = 0;
-  study::WaitBreakdown blame_;
-  study::Quantiles interval_;
-  std::array<study::Quantiles, measure::kStageCount> stages_;
+  measure::WaitBreakdown blame_;
+  measure::Quantiles interval_;
+  std::array<measure::Quantiles, measure::kStageCount> stages_;
 };
 
 // File of bench --dump.

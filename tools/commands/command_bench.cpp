@@ -16,6 +16,7 @@
 #include "pipeline/setup/loader_setup.h"
 #include "study/analysis/bound.h"
 #include "study/records/run_directory.h"
+#include "study/records/wait_records.h"
 #include "tools/commands/bench_meter.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/terminal.h"

@@ -17,6 +17,7 @@
 #include "millrace/error.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/records/trace_file.h"
+#include "study/records/wait_records.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/records.h"
 
@@ -117,7 +118,7 @@ void Recorder::batch(const Batch& batch, base::Clock::Ticks load) {
   if (hash_) hash_->add(batch);
 }
 
-const study::WaitBreakdown& Recorder::blame(const measure::SpanTicks& spans) {
+const measure::WaitBreakdown& Recorder::blame(const measure::SpanTicks& spans) {
   breakdown_.complete(train::load_of(spans));
   return breakdown_;
 }
@@ -158,8 +159,8 @@ void Recorder::step(const measure::StepRecord& record) {
 void Recorder::epoch(const train::EpochRecord& record) {
   epochs_load_ += train::load_of(record.ticks);
   breakdown_.complete(epochs_load_);
-  const study::PartSeconds parts =
-      study::seconds_since(breakdown_, std::exchange(blamed_before_, breakdown_.ticks()));
+  const measure::PartSeconds parts =
+      measure::seconds_since(breakdown_, std::exchange(blamed_before_, breakdown_.ticks()));
   if (!first_rank_) return;
   line_.clear();
   auto line = epoch_line(record, dataset_);

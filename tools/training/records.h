@@ -14,6 +14,7 @@
 #include "measure/spans.h"
 #include "measure/step_record.h"
 #include "measure/timeline.h"
+#include "measure/wait_breakdown.h"
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
 #include "strategies/control/rank.h"
@@ -21,11 +22,10 @@
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/trainer.h"
-#include "study/analysis/wait_breakdown.h"
-#include "study/records/durations.h"
 #include "study/records/event_file.h"
 #include "study/records/run_directory.h"
 #include "study/records/summary.h"
+#include "study/records/update_times.h"
 #include "tools/terminal/program.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/provenance.h"
@@ -89,7 +89,7 @@ struct TrainFacts {
   train::Position from;  ///< position at which the run was resumed
   std::optional<train::DeviceTime> device_time;
   std::optional<train::Utilization> utilization;
-  const study::WaitBreakdown& blame;
+  const measure::WaitBreakdown& blame;
   const study::UpdateTimes& updates;
   /// Share of the machine's CPU time that other programs and the hypervisor took while it trained,
   /// 0..1. Nothing where that is unknown, and with several ranks, which are others to each other.
@@ -207,7 +207,7 @@ class Recorder final : public train::TrainObserver {
   /// Returns the hash of the batches so far; empty without `hash`.
   std::string digest() const { return hash_ ? hash_->digest() : ""; }
   /// Returns the wait breakdown of a run whose spans are `spans` so far.
-  const study::WaitBreakdown& blame(const measure::SpanTicks& spans);
+  const measure::WaitBreakdown& blame(const measure::SpanTicks& spans);
   /// Returns the updates of this process's steps. Complete after the trainer has closed.
   const study::UpdateTimes& updates() const { return updates_; }
   /// Returns the steps of the whole run so far.
@@ -225,10 +225,10 @@ class Recorder final : public train::TrainObserver {
   std::optional<study::EventFile> events_;  ///< only with train.tensorboard
   ProgressLine line_;
   double busy_before_ = 0;
-  study::WaitBreakdown breakdown_;
+  measure::WaitBreakdown breakdown_;
   study::UpdateTimes updates_;
   base::Clock::Ticks epochs_load_ = 0;  ///< all epochs so far
-  study::PartTicks blamed_before_{};    ///< sums at the start of this epoch
+  measure::PartTicks blamed_before_{};  ///< sums at the start of this epoch
   std::uint64_t steps_;
   bool first_rank_;                 ///< rank 0, which alone writes more than its own rows
   train::CheckpointWriter writer_;  ///< last member: its thread uses the others' files

@@ -20,6 +20,7 @@
 #include "study/analysis/bound.h"
 #include "study/analysis/machine.h"
 #include "study/records/run_directory.h"
+#include "study/records/wait_records.h"
 #include "study/report/run_facts.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/records.h"

@@ -1,4 +1,5 @@
-// The module pymillrace._watch: the part of watching that runs once per step and per batch.
+// The module pymillrace._watch: what Python sees of the part of watching that runs once per step
+// and per batch (measure/data_loader).
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
@@ -17,19 +18,21 @@
 #include <utility>
 #include <vector>
 
+#include "measure/data_loader/breakdown.h"
+#include "measure/data_loader/clock.h"
+#include "measure/data_loader/loop_timeline.h"
+#include "measure/data_loader/probes.h"
+#include "measure/data_loader/record_ring.h"
+#include "measure/data_loader/steps.h"
+#include "measure/data_loader/threads.h"
 #include "predict/rules.h"
-#include "python/ext/watch/breakdown.h"
-#include "python/ext/watch/clock.h"
-#include "python/ext/watch/probes.h"
-#include "python/ext/watch/records.h"
-#include "python/ext/watch/steps.h"
-#include "python/ext/watch/threads.h"
-#include "python/ext/watch/timeline.h"
 
 namespace nb = nanobind;
 
-namespace millrace::watch {
+namespace millrace::python {
 namespace {
+
+using namespace measure;
 
 constexpr auto kSchedstat = "/proc/thread-self/schedstat";
 
@@ -42,16 +45,16 @@ using Made = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, 
 Times times_of(const Reading& reading) { return {reading.wall, reading.cpu, reading.delay}; }
 
 /// Returns the fields of a Record, from a tuple of them and of the transforms' times.
-Record record_of(const nb::tuple& fields) {
+WorkerRecord record_of(const nb::tuple& fields) {
   std::array<std::int64_t, kRecordFields> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i)
     numbers[i] = nb::cast<std::int64_t>(nb::handle(fields[i]));
-  Record record;
+  WorkerRecord record;
   std::memcpy(&record, numbers.data(), sizeof(record));
   return record;
 }
 
-Wait wait_of(const nb::tuple& fields) {
+BatchWait wait_of(const nb::tuple& fields) {
   const auto field = [&](std::size_t i) { return nb::cast<std::int64_t>(nb::handle(fields[i])); };
   return {field(0), field(1), field(2), field(3), field(4), field(5), field(6), field(7), field(8)};
 }
@@ -195,7 +198,7 @@ class Around {
 /// Hooks of torch and of iterators, for one thread of a session. They do nothing elsewhere.
 class StepHooks {
  public:
-  explicit StepHooks(std::int64_t now) : timeline(std::make_shared<Timeline>(now)) {}
+  explicit StepHooks(std::int64_t now) : timeline(std::make_shared<LoopTimeline>(now)) {}
 
   bool is_open() const { return open && (whole == nullptr || whole->open); }
   bool takes_part() const { return is_open() && PyThread_get_thread_ident() == thread; }
@@ -226,7 +229,7 @@ class StepHooks {
       throw nb::python_error();
   }
 
-  std::shared_ptr<Timeline> timeline;
+  std::shared_ptr<LoopTimeline> timeline;
   std::shared_ptr<StepHooks>
       whole;  ///< of a loader that another thread iterates over: that of the run
   unsigned long thread = 0;
@@ -249,11 +252,11 @@ class StepHooks {
 };
 
 /// Steps of a loader in a session.
-class LoaderSteps : public Steps {
+class LoaderSteps : public LoopSteps {
  public:
-  LoaderSteps(std::shared_ptr<StepHooks> session, std::shared_ptr<Table> table,
-              std::shared_ptr<Breakdown> breakdown)
-      : Steps(session->timeline, std::move(table), std::move(breakdown)),
+  LoaderSteps(std::shared_ptr<StepHooks> session, std::shared_ptr<LoopTable> table,
+              std::shared_ptr<DataLoaderBreakdown> breakdown)
+      : LoopSteps(session->timeline, std::move(table), std::move(breakdown)),
         session_(std::move(session)) {}
 
   /// Begins a call of next(). Returns whether it is recorded.
@@ -292,20 +295,20 @@ void bind_records(nb::module_& module) {
   nb::class_<ThreadClock>(module, "ThreadClock")
       .def(nb::init<const std::string&>(), nb::arg("schedstat") = kSchedstat)
       .def("read", [](ThreadClock& clock) { return times_of(clock.read()); });
-  nb::class_<RecordFile>(module, "RecordFile")
+  nb::class_<RecordRing>(module, "RecordFile")
       .def(nb::init<std::int64_t, std::int64_t, const std::string&>(), nb::arg("slots"),
            nb::arg("parts"), nb::arg("path") = "")
-      .def_prop_ro("path", &RecordFile::path)
-      .def_prop_ro("slots", &RecordFile::slots)
-      .def("made", [](const RecordFile& file) {
+      .def_prop_ro("path", &RecordRing::path)
+      .def_prop_ro("slots", &RecordRing::slots)
+      .def("made", [](const RecordRing& file) {
         std::vector<Made> all;
-        for (const Record& one : file.made())
+        for (const WorkerRecord& one : file.made())
           all.emplace_back(one.generation, one.batch, one.worker, one.begin, one.collate, one.end,
                            one.send_begin, one.send_end);
         return all;
       });
   nb::class_<FetchProbe>(module, "FetchProbe")
-      .def(nb::init<std::int64_t, std::int64_t, const std::string&, std::shared_ptr<RecordFile>>(),
+      .def(nb::init<std::int64_t, std::int64_t, const std::string&, std::shared_ptr<RecordRing>>(),
            nb::arg("worker"), nb::arg("generation"), nb::arg("schedstat"), nb::arg("file").none())
       .def_rw("generation", &FetchProbe::generation)
       .def_rw("next_batch", &FetchProbe::next_batch)
@@ -330,7 +333,7 @@ void bind_records(nb::module_& module) {
           },
           nb::arg("index").none());
   nb::class_<SendProbe>(module, "SendProbe")
-      .def(nb::init<std::string, std::shared_ptr<RecordFile>>(), nb::arg("schedstat"),
+      .def(nb::init<std::string, std::shared_ptr<RecordRing>>(), nb::arg("schedstat"),
            nb::arg("file"))
       .def(
           "begin", [](SendProbe& probe, nb::handle task) { probe.begin(batch_of(task)); },
@@ -340,48 +343,48 @@ void bind_records(nb::module_& module) {
 }
 
 void bind_timeline(nb::module_& module) {
-  nb::class_<Table>(module, "Table")
+  nb::class_<LoopTable>(module, "Table")
       .def(nb::init<>())
-      .def_ro("epoch", &Table::epoch)
-      .def_ro("steps", &Table::steps)
-      .def_ro("images", &Table::images)
-      .def_ro("iter_ns", &Table::iter_ns)
-      .def_ro("updates", &Table::updates)
-      .def_ro("total", &Table::total)
-      .def_prop_ro("row", [](const Table& table) { return table.row.ns; })
-      .def_prop_ro("spans", [](const Table& table) {
-        Spans all = table.total;
+      .def_ro("epoch", &LoopTable::epoch)
+      .def_ro("steps", &LoopTable::steps)
+      .def_ro("images", &LoopTable::images)
+      .def_ro("iter_ns", &LoopTable::iter_ns)
+      .def_ro("updates", &LoopTable::updates)
+      .def_ro("total", &LoopTable::total)
+      .def_prop_ro("row", [](const LoopTable& table) { return table.row.ns; })
+      .def_prop_ro("spans", [](const LoopTable& table) {
+        LoopSpans all = table.total;
         for (std::size_t i = 0; i < all.size(); ++i) all[i] += table.row.ns[i];
         return all;
       });
-  nb::class_<Timeline>(module, "Timeline")
+  nb::class_<LoopTimeline>(module, "Timeline")
       .def(nb::init<std::int64_t>())
-      .def("forward", &Timeline::forward)
-      .def("step_begins", &Timeline::step_begins)
-      .def("step_ended", &Timeline::step_ended)
-      .def_prop_ro("stepped", &Timeline::stepped)
+      .def("forward", &LoopTimeline::forward)
+      .def("step_begins", &LoopTimeline::step_begins)
+      .def("step_ended", &LoopTimeline::step_ended)
+      .def_prop_ro("stepped", &LoopTimeline::stepped)
       .def_prop_ro(
           "marks",
-          [](const Timeline& one) { return std::pair(one.forward_mark(), one.step_mark()); })
-      .def("iter_begins", &Timeline::iter_begins)
-      .def("iter_ended", &Timeline::iter_ended)
-      .def("next_begins", &Timeline::next_begins)
-      .def("next_ended", &Timeline::next_ended)
-      .def("exhausted", &Timeline::exhausted)
-      .def("logged_after_next", &Timeline::logged_after_next)
-      .def("close", &Timeline::close)
-      .def("holds", &Timeline::holds)
-      .def_prop_ro("front", &Timeline::front);
+          [](const LoopTimeline& one) { return std::pair(one.forward_mark(), one.step_mark()); })
+      .def("iter_begins", &LoopTimeline::iter_begins)
+      .def("iter_ended", &LoopTimeline::iter_ended)
+      .def("next_begins", &LoopTimeline::next_begins)
+      .def("next_ended", &LoopTimeline::next_ended)
+      .def("exhausted", &LoopTimeline::exhausted)
+      .def("logged_after_next", &LoopTimeline::logged_after_next)
+      .def("close", &LoopTimeline::close)
+      .def("holds", &LoopTimeline::holds)
+      .def_prop_ro("front", &LoopTimeline::front);
 }
 
 void bind_breakdown(nb::module_& module) {
-  nb::class_<Breakdown>(module, "Breakdown")
+  nb::class_<DataLoaderBreakdown>(module, "Breakdown")
       .def(nb::init<std::size_t>(), nb::arg("transforms") = 0)
       .def(
           "add",
-          [](Breakdown& self, const nb::object& wait, const nb::object& record,
+          [](DataLoaderBreakdown& self, const nb::object& wait, const nb::object& record,
              std::int64_t started, bool in_order, const nb::object& next) {
-            Record of{}, behind{};
+            WorkerRecord of{}, behind{};
             Parts parts;
             if (!record.is_none()) {
               const auto fields = nb::cast<nb::tuple>(record);
@@ -394,33 +397,34 @@ void bind_breakdown(nb::module_& module) {
           },
           nb::arg("wait"), nb::arg("record").none(), nb::arg("started"), nb::arg("in_order"),
           nb::arg("next").none() = nb::none())
-      .def("add_wait", [](Breakdown& self, int place,
+      .def("add_wait", [](DataLoaderBreakdown& self, int place,
                           double ns) { self.add_wait(static_cast<Place>(place), ns); })
-      .def("add_outside",
-           [](Breakdown& self, int place, std::array<std::int64_t, 3> reading, double ns) {
-             self.add_wait(static_cast<Place>(place), ns,
-                           kinds_of(reading[0], reading[1], reading[2]));
-           })
-      .def("set_transforms", &Breakdown::set_transforms)
-      .def("copy", [](const Breakdown& self) { return Breakdown(self); })
-      .def_ro("waits", &Breakdown::waits)
-      .def_ro("work", &Breakdown::work)
-      .def_ro("steady", &Breakdown::steady)
-      .def_ro("rows", &Breakdown::rows)
-      .def_ro("batches", &Breakdown::batches)
-      .def_ro("missing", &Breakdown::missing)
-      .def_ro("overruns", &Breakdown::overruns)
-      .def_ro("sampled_batches", &Breakdown::sampled_batches)
-      .def_ro("sampled_samples", &Breakdown::sampled_samples)
+      .def(
+          "add_outside",
+          [](DataLoaderBreakdown& self, int place, std::array<std::int64_t, 3> reading, double ns) {
+            self.add_wait(static_cast<Place>(place), ns,
+                          kinds_of(reading[0], reading[1], reading[2]));
+          })
+      .def("set_transforms", &DataLoaderBreakdown::set_transforms)
+      .def("copy", [](const DataLoaderBreakdown& self) { return DataLoaderBreakdown(self); })
+      .def_ro("waits", &DataLoaderBreakdown::waits)
+      .def_ro("work", &DataLoaderBreakdown::work)
+      .def_ro("steady", &DataLoaderBreakdown::steady)
+      .def_ro("rows", &DataLoaderBreakdown::rows)
+      .def_ro("batches", &DataLoaderBreakdown::batches)
+      .def_ro("missing", &DataLoaderBreakdown::missing)
+      .def_ro("overruns", &DataLoaderBreakdown::overruns)
+      .def_ro("sampled_batches", &DataLoaderBreakdown::sampled_batches)
+      .def_ro("sampled_samples", &DataLoaderBreakdown::sampled_samples)
       .def_prop_ro("demands",
-                   [](const Breakdown& self) {
-                     return std::vector<Breakdown::Demand>(self.demands.begin(),
-                                                           self.demands.end());
+                   [](const DataLoaderBreakdown& self) {
+                     return std::vector<DataLoaderBreakdown::Demand>(self.demands.begin(),
+                                                                     self.demands.end());
                    })
-      .def_ro("rebuilt", &Breakdown::rebuilt)
-      .def_ro("handed", &Breakdown::handed)
-      .def_ro("rebuilds", &Breakdown::rebuilds)
-      .def_ro("hands", &Breakdown::hands);
+      .def_ro("rebuilt", &DataLoaderBreakdown::rebuilt)
+      .def_ro("handed", &DataLoaderBreakdown::handed)
+      .def_ro("rebuilds", &DataLoaderBreakdown::rebuilds)
+      .def_ro("hands", &DataLoaderBreakdown::hands);
 }
 
 void bind_around(nb::module_& module) {
@@ -465,8 +469,8 @@ void bind_session(nb::module_& module) {
           "rebuilt", [](Receipts& receipts, nb::handle item) { receipts.rebuilt(batch_of(item)); },
           nb::arg("item").none());
   nb::class_<LoaderSteps>(module, "Steps")
-      .def(nb::init<std::shared_ptr<StepHooks>, std::shared_ptr<Table>,
-                    std::shared_ptr<Breakdown>>(),
+      .def(nb::init<std::shared_ptr<StepHooks>, std::shared_ptr<LoopTable>,
+                    std::shared_ptr<DataLoaderBreakdown>>(),
            nb::arg("session"), nb::arg("table"), nb::arg("breakdown"))
       .def("begin", &LoaderSteps::begin, nb::arg("generation"), nb::arg("receipts").none())
       .def("end", &LoaderSteps::end, nb::arg("batch"), nb::arg("data").none(),
@@ -500,10 +504,11 @@ void bind_session(nb::module_& module) {
 }
 
 }  // namespace
-}  // namespace millrace::watch
+}  // namespace millrace::python
 
 NB_MODULE(_watch, module) {
-  using namespace millrace::watch;
+  using namespace millrace::python;
+  using namespace millrace::measure;
   nb::set_leak_warnings(false);  // a hook that a script keeps until exit is not a leak of ours
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
     try {
@@ -531,7 +536,7 @@ NB_MODULE(_watch, module) {
   };
   module.attr("PLACES") = names(kPlaceNames);
   module.attr("KINDS") = names(kKindNames);
-  module.attr("SPANS") = names(kSpanNames);
+  module.attr("SPANS") = names(kLoopSpanNames);
   namespace rules = millrace::predict;
   module.attr("STEPS_FOR_VERDICT") = rules::kStepsForVerdict;
   module.attr("LOAD_THAT_BINDS") = rules::kLoadThatBinds;

@@ -1,4 +1,4 @@
-"""Places and kinds of the wait breakdown, which python/ext/watch makes."""
+"""Places and kinds of the wait breakdown, which measure/data_loader makes."""
 from __future__ import annotations
 
 from .._watch import KINDS, PLACES, Breakdown

@@ -1,9 +1,9 @@
-#include "python/ext/watch/steps.h"
+#include "measure/data_loader/steps.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace millrace::watch {
+namespace millrace::measure {
 namespace {
 
 constexpr std::size_t kChunk = 256;  // steps between two flushes
@@ -44,7 +44,7 @@ void Receipts::rebuilt(std::int64_t number) {
   usage_ = rebuilding_.measured(begin_, end);
 }
 
-void Receipts::tell(Wait& wait) const {
+void Receipts::tell(BatchWait& wait) const {
   if (pinned) {
     wait.received = kUnknown;
     return;
@@ -57,17 +57,17 @@ void Receipts::tell(Wait& wait) const {
   wait.read_cpu = read_cpu_;
 }
 
-void Steps::next_begins(std::int64_t now, Receipts* receipts) {
+void LoopSteps::next_begins(std::int64_t now, Receipts* receipts) {
   if (receipts != nullptr) receipts->begin();
   asked_ = waiting_since = now;
   timeline_->next_begins(table_, now);
-  const Spans& row = table_->row.ns;
+  const LoopSpans& row = table_->row.ns;
   if (row[kEvaluate] + row[kBetween] + row[kSetup] > 0) others.drop();  // not the body alone
   others.next_begins(now);
 }
 
-void Steps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
-                       const Receipts* receipts) {
+void LoopSteps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
+                           const Receipts* receipts) {
   waiting_since = 0;
   timeline_->next_ended(*table_, now, images);
   others.next_ended(now);
@@ -83,20 +83,20 @@ void Steps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t images
   if (entry.record.transform != kUnknown) entry.parts = probe->parts();
 }
 
-void Steps::go_on(std::shared_ptr<Timeline> timeline, std::int64_t now) {
+void LoopSteps::go_on(std::shared_ptr<LoopTimeline> timeline, std::int64_t now) {
   timeline_->forget(*table_, now);
   timeline_ = std::move(timeline);
   timeline_->take(table_, now);
   others.follow({});
 }
 
-Due Steps::due(std::int64_t now) const {
+Due LoopSteps::due(std::int64_t now) const {
   if (first || waits_.size() >= kChunk || now - flushed_ > kChunkNs) return Due::flush;
   return measures ? Due::nothing : Due::measure;
 }
 
 /// Reads the batch that a batch's worker made next. Returns false if it is not there yet.
-bool Steps::read_next(const Record& record, Record& next) {
+bool LoopSteps::read_next(const WorkerRecord& record, WorkerRecord& next) {
   constexpr std::int64_t kMaxWorkers = 64;  // beyond it, no worker is looked for
   for (std::int64_t ahead = 1; ahead <= kMaxWorkers; ++ahead)
     if (records->read(record.generation, record.batch + ahead, next, next_parts_) &&
@@ -105,12 +105,12 @@ bool Steps::read_next(const Record& record, Record& next) {
   return false;
 }
 
-std::string Steps::flush() {
-  Record read, next;
+std::string LoopSteps::flush() {
+  WorkerRecord read, next;
   Parts parts;
   for (const Entry& entry : waits_) {
-    const Wait& wait = entry.wait;
-    const Record* record = entry.inlined ? &entry.record : nullptr;
+    const BatchWait& wait = entry.wait;
+    const WorkerRecord* record = entry.inlined ? &entry.record : nullptr;
     const Parts* of = &entry.parts;
     if (record == nullptr && records != nullptr && wait.batch != kUnknown) {
       if (records->read(wait.generation, wait.batch, read, parts)) {
@@ -133,12 +133,12 @@ std::string Steps::flush() {
   return table_->take_rows();
 }
 
-Usage Steps::used_in_next(std::int64_t since) const {
+Usage LoopSteps::used_in_next(std::int64_t since) const {
   const auto known = [](std::int64_t ns) { return std::max<std::int64_t>(0, ns); };
   Usage used{0, 0};
   for (auto at = static_cast<std::size_t>(since); at < waits_.size(); ++at) {
     const Entry& entry = waits_[at];
-    const Record& record = entry.record;
+    const WorkerRecord& record = entry.record;
     if (!entry.inlined) {
       used.cpu += known(entry.wait.rebuild_cpu) + entry.wait.read_cpu;
       used.delay += known(entry.wait.rebuild_delay);
@@ -150,4 +150,4 @@ Usage Steps::used_in_next(std::int64_t since) const {
   return used;
 }
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "python/ext/watch/descriptor.h"
-#include "python/ext/watch/usage.h"
+#include "measure/data_loader/script_descriptor.h"
+#include "measure/data_loader/usage.h"
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 /// History of one batch inside a worker. Times are ns of CLOCK_MONOTONIC, durations ns; -1 is
 /// unknown.
-struct Record {
+struct WorkerRecord {
   std::int64_t generation;  ///< from 1: iteration that this worker serves; 0 is an empty slot
   std::int64_t batch;
   std::int64_t worker;
@@ -42,7 +42,7 @@ struct Record {
 };
 
 /// Numbers of a record, and those that the worker's main thread writes.
-inline constexpr std::size_t kRecordFields = sizeof(Record) / sizeof(std::int64_t);
+inline constexpr std::size_t kRecordFields = sizeof(WorkerRecord) / sizeof(std::int64_t);
 inline constexpr std::size_t kFetchFields = 15;
 
 /// Wall and CPU time of each transform, in turn.
@@ -53,28 +53,28 @@ using Parts = std::vector<std::int64_t>;
 ///
 /// It is an anonymous file, whose pages exist before they are mapped: a page of a disk that has
 /// filled up or gone away would be a SIGBUS at a store.
-class RecordFile {
+class RecordRing {
  public:
   /// Makes a ring, or maps the one that lies at a path() of another process. `parts` is the number
   /// of transforms. Throws std::system_error if there is no memory, and if there is no such ring or
   /// a shorter one.
-  RecordFile(std::int64_t slots, std::int64_t parts, const std::string& path = {});
-  ~RecordFile();
-  RecordFile(const RecordFile&) = delete;
-  RecordFile& operator=(const RecordFile&) = delete;
+  RecordRing(std::int64_t slots, std::int64_t parts, const std::string& path = {});
+  ~RecordRing();
+  RecordRing(const RecordRing&) = delete;
+  RecordRing& operator=(const RecordRing&) = delete;
 
   /// Returns where other processes of this user find the ring, as long as it exists.
   const std::string& path() const { return path_; }
 
   /// Writes the fields of the worker's main thread, and clears those of its feeder.
-  void write(const Record& record, const Parts& parts);
+  void write(const WorkerRecord& record, const Parts& parts);
   void write_sending(std::int64_t batch, std::int64_t begin, std::int64_t end, const Usage& usage,
                      std::int64_t waited);
   /// Reads the record of a batch. Returns false if its slot holds another.
-  bool read(std::int64_t generation, std::int64_t batch, Record& record, Parts& parts) const;
+  bool read(std::int64_t generation, std::int64_t batch, WorkerRecord& record, Parts& parts) const;
   /// Returns the records of all batches that are made, in the order of their slots. Fields that say
   /// nothing are 0: those of sending before it ended, and `collate` where it lies outside.
-  std::vector<Record> made() const;
+  std::vector<WorkerRecord> made() const;
   /// Returns whether the slot of a batch was overwritten by a later one.
   bool holds_later(std::int64_t generation, std::int64_t batch) const;
 
@@ -89,8 +89,8 @@ class RecordFile {
   std::int64_t slots_;
   std::size_t parts_;
   std::size_t size_;  ///< bytes per slot
-  Descriptor file_;
+  ScriptDescriptor file_;
   std::byte* map_ = nullptr;
 };
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

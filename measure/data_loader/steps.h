@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "python/ext/watch/breakdown.h"
-#include "python/ext/watch/clock.h"
-#include "python/ext/watch/probes.h"
-#include "python/ext/watch/records.h"
-#include "python/ext/watch/threads.h"
-#include "python/ext/watch/timeline.h"
-#include "python/ext/watch/usage.h"
+#include "measure/data_loader/breakdown.h"
+#include "measure/data_loader/clock.h"
+#include "measure/data_loader/loop_timeline.h"
+#include "measure/data_loader/probes.h"
+#include "measure/data_loader/record_ring.h"
+#include "measure/data_loader/threads.h"
+#include "measure/data_loader/usage.h"
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 /// When the trainer's thread received each batch from the workers' queue, for one iterator. CPU and
 /// run-queue time are measured on some batches, from which those of the others are estimated.
@@ -36,7 +36,7 @@ class Receipts {
   void set_clock(std::shared_ptr<ThreadClock> clock) { clock_ = std::move(clock); }
 
   /// Fills in what a wait for a batch knows of its receipt.
-  void tell(Wait& wait) const;
+  void tell(BatchWait& wait) const;
 
   const bool pinned;  ///< another thread receives the batches
   std::int64_t batch = kUnknown;
@@ -49,7 +49,7 @@ class Receipts {
   std::int64_t read_cpu_ = 0;  ///< of reading the latest measured one
   Usage usage_;                ///< of rebuilding the latest batch
   bool measures_ = false;
-  Sampler sampler_;
+  UsageSampler sampler_;
   RecurringUsage rebuilding_;
 };
 
@@ -57,10 +57,10 @@ class Receipts {
 enum class Due { nothing, measure, flush };
 
 /// Waits and rows of one loader. Rows and breakdown are made when flush() is called.
-class Steps {
+class LoopSteps {
  public:
-  Steps(std::shared_ptr<Timeline> timeline, std::shared_ptr<Table> table,
-        std::shared_ptr<Breakdown> breakdown)
+  LoopSteps(std::shared_ptr<LoopTimeline> timeline, std::shared_ptr<LoopTable> table,
+            std::shared_ptr<DataLoaderBreakdown> breakdown)
       : timeline_(std::move(timeline)),
         table_(std::move(table)),
         breakdown_(std::move(breakdown)) {}
@@ -72,7 +72,7 @@ class Steps {
   /// Returns what is due after a step: flush() after a second, a chunk of steps, or the first step.
   Due due(std::int64_t now) const;
   /// Goes on with another timeline.
-  void go_on(std::shared_ptr<Timeline> timeline, std::int64_t now);
+  void go_on(std::shared_ptr<LoopTimeline> timeline, std::int64_t now);
   /// Splits the waits since the last call. Returns the lines of steps.csv of the rows that have
   /// ended.
   std::string flush();
@@ -88,26 +88,26 @@ class Steps {
   bool first = true;                  ///< no wait was split yet
   bool measures = false;              ///< a measurement of the loop's body is under way
   std::shared_ptr<FetchProbe> probe;  ///< without workers
-  std::shared_ptr<RecordFile> records;
+  std::shared_ptr<RecordRing> records;
   OtherThreads others;  ///< of the trainer's process
 
  private:
   struct Entry {
-    Wait wait;
+    BatchWait wait;
     bool inlined = false;  ///< made in this thread: `record` is its record
-    Record record;
+    WorkerRecord record;
     Parts parts;
   };
 
-  bool read_next(const Record& record, Record& next);
+  bool read_next(const WorkerRecord& record, WorkerRecord& next);
 
-  std::shared_ptr<Timeline> timeline_;
-  std::shared_ptr<Table> table_;
-  std::shared_ptr<Breakdown> breakdown_;
+  std::shared_ptr<LoopTimeline> timeline_;
+  std::shared_ptr<LoopTable> table_;
+  std::shared_ptr<DataLoaderBreakdown> breakdown_;
   std::vector<Entry> waits_;
   Parts next_parts_;  ///< of read_next(), unused
   std::int64_t asked_ = 0;
   std::int64_t flushed_ = 0;
 };
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -10,17 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "python/ext/watch/clock.h"
-#include "python/ext/watch/records.h"
+#include "measure/data_loader/clock.h"
+#include "measure/data_loader/record_ring.h"
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 enum Place { kDataset, kTransform, kCollate, kTransfer, kStartup, kHandover, kNowhere, kPlaces };
 inline constexpr std::array<const char*, kPlaces> kPlaceNames{
     "dataset", "transform", "collate", "transfer", "startup", "handover", "unknown"};
 
 /// One call of next() that returned a batch. Times are ns of CLOCK_MONOTONIC.
-struct Wait {
+struct BatchWait {
   std::int64_t generation = 0;
   std::int64_t batch = kUnknown;  ///< kUnknown: the iterator does not tell
   std::int64_t asked = 0;
@@ -56,19 +56,19 @@ struct Shares {
 /// Sums of one loader. The parts of a wait are stretches between measured times, so they add up to
 /// the wait to the nanosecond. What one worker did before it began the awaited batch counts for its
 /// place too: the wait was for that work.
-class Breakdown {
+class DataLoaderBreakdown {
  public:
   /// Wall and CPU time of a transform over the sampled batches, in ns.
   using TransformRow = std::pair<std::int64_t, std::int64_t>;
   /// CPU and blocked time of making a batch, in ns.
   using Demand = std::pair<double, double>;
 
-  explicit Breakdown(std::size_t transforms) : rows(transforms) {}
+  explicit DataLoaderBreakdown(std::size_t transforms) : rows(transforms) {}
 
   /// Splits a wait. `record` is null if there is none. `started`: when the workers' processes were
   /// started; 0 without workers. `next`: the batch that the same worker made next, if it is known.
-  void add(const Wait& wait, const Record* record, const Parts& parts, std::int64_t started,
-           bool in_order, const Record* next = nullptr);
+  void add(const BatchWait& wait, const WorkerRecord* record, const Parts& parts,
+           std::int64_t started, bool in_order, const WorkerRecord* next = nullptr);
   /// Adds waiting time of one place whose kind is unknown.
   void add_wait(Place place, double ns);
   /// Adds waiting time of one place, with the proportions of `of`.
@@ -102,7 +102,7 @@ class Breakdown {
   };
   struct Worker {
     // The latest records, for the waits that reach back to them: of its main thread, of its feeder.
-    std::deque<Record> fetched, fed;
+    std::deque<WorkerRecord> fetched, fed;
     Stretch start;
     bool any_ratio = false;
     double of_cpu = 0, of_rest = 0;  ///< the transforms' share of the data set's CPU time and rest
@@ -114,14 +114,14 @@ class Breakdown {
   std::int64_t walk(const std::vector<Stretch>& stretches, std::int64_t begin, std::int64_t end,
                     Place gap);
   void fetch_stretches(const Worker& worker, std::int64_t since);
-  void main_stretches(const Worker& worker, const Record& record, const Record* next,
+  void main_stretches(const Worker& worker, const WorkerRecord& record, const WorkerRecord* next,
                       std::int64_t since);
   void feed_stretches(const Worker& worker, std::int64_t since);
   Shares transfer_shares(const Stretch& stretch, const Kinds& kinds, Place place) const;
-  Shares remember(const Record& record, const Parts& parts, std::int64_t started);
+  Shares remember(const WorkerRecord& record, const Parts& parts, std::int64_t started);
   void add_work(const Shares& shares);
-  void add_dataset(const Worker& worker, const Record& record, Shares& shares) const;
-  void sample(Worker& worker, const Record& record, const Parts& parts);
+  void add_dataset(const Worker& worker, const WorkerRecord& record, Shares& shares) const;
+  void sample(Worker& worker, const WorkerRecord& record, const Parts& parts);
 
   std::int64_t generation_ = 0;
   std::unordered_map<std::int64_t, Worker> workers_;
@@ -129,4 +129,4 @@ class Breakdown {
   std::vector<Stretch> main_;       ///< of the worker's main thread meanwhile
 };
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -1,10 +1,10 @@
 // Walks back along a batch's history from the moment the trainer got it.
-#include "study/analysis/wait_breakdown.h"
+#include "measure/wait_breakdown.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace millrace::study {
+namespace millrace::measure {
 namespace {
 
 using Ticks = base::Clock::Ticks;
@@ -12,7 +12,7 @@ using Ticks = base::Clock::Ticks;
 /// One wait, walked from its end to its beginning.
 class Walk {
  public:
-  explicit Walk(const measure::BatchHistory& batch)
+  explicit Walk(const BatchHistory& batch)
       : idle_(batch.made_inline || batch.units.empty() ? Part::handover
               : batch.first                            ? Part::startup
               : batch.index == 0                       ? Part::epoch_boundary
@@ -34,7 +34,7 @@ class Walk {
     back(to, Part::cores, cores, idle_);
   }
   /// Charges the stretch to I/O threads that were reading the samples.
-  void fetch(const measure::RangeHistory& unit, Ticks to) {
+  void fetch(const RangeHistory& unit, Ticks to) {
     core_wait_ = 0;
     const double off = std::clamp(1.0 - unit.fetch_on_core, 0.0, 1.0);
     back(to, Part::cores,
@@ -51,14 +51,14 @@ class Walk {
   }
   /// Moves back through a unit's work to `to`. Its samples took turns, so any stretch has the
   /// unit's own mixture of stages.
-  void work(const measure::RangeHistory& unit, Ticks to) {
+  void work(const RangeHistory& unit, Ticks to) {
     const Ticks length = step(to);
-    const auto stage = [&](measure::Stage one) {
+    const auto stage = [&](Stage one) {
       return static_cast<double>(unit.stages[static_cast<std::size_t>(one)]);
     };
-    const double reading = stage(measure::Stage::read);
-    const double decoding = stage(measure::Stage::decode);
-    const double augmenting = stage(measure::Stage::augment);
+    const double reading = stage(Stage::read);
+    const double decoding = stage(Stage::decode);
+    const double augmenting = stage(Stage::augment);
     const double all = std::max(1.0, reading + decoding + augmenting);
     // A missing core stalls every stage alike; missing pages stall only the stages that touch them.
     const double cores = std::min(static_cast<double>(unit.core_wait), all);
@@ -103,16 +103,16 @@ PartSeconds to_seconds(const PartTicks& ticks) {
 
 }  // namespace
 
-PartTicks WaitSplitter::split(const measure::BatchHistory& batch) {
+PartTicks WaitSplitter::split(const BatchHistory& batch) {
   Walk walk(batch);
   walk.back(batch.ready, Part::cores, batch.core_wait, Part::handover);
   if (walk.over() || batch.units.empty()) {
     walk.idle(batch.asked);
     return walk.parts();
   }
-  const measure::RangeHistory* last = &batch.units[0];
+  const RangeHistory* last = &batch.units[0];
   Ticks first_fetch = last->fetch_begin;
-  for (const measure::RangeHistory& unit : batch.units) {
+  for (const RangeHistory& unit : batch.units) {
     if (unit.end > last->end) last = &unit;
     first_fetch = std::min(first_fetch, unit.fetch_begin);
   }
@@ -124,12 +124,12 @@ PartTicks WaitSplitter::split(const measure::BatchHistory& batch) {
   const Ticks there = last->fetch_end != 0 ? last->fetch_end : batch.opened;
   if (walk.now() > there && !walk.over()) {
     by_end_.clear();
-    for (const measure::RangeHistory& unit : batch.units)
+    for (const RangeHistory& unit : batch.units)
       if (&unit != last && unit.end > there) by_end_.emplace_back(unit.end, &unit);
     std::sort(by_end_.begin(), by_end_.end());
     // Any unit at work at that moment will do: the walk continues from its beginning.
     for (auto one = by_end_.rbegin(); one != by_end_.rend() && walk.now() > there; ++one) {
-      const measure::RangeHistory& unit = *one->second;
+      const RangeHistory& unit = *one->second;
       if (unit.begin >= walk.now()) continue;
       walk.idle(std::max(unit.end, there));
       walk.work(unit, std::max(unit.begin, there));
@@ -144,7 +144,7 @@ PartTicks WaitSplitter::split(const measure::BatchHistory& batch) {
   return walk.parts();
 }
 
-void WaitBreakdown::add(const measure::BatchHistory& batch, Ticks load) {
+void WaitBreakdown::add(const BatchHistory& batch, Ticks load) {
   PartTicks parts = splitter_.split(batch);
   parts[static_cast<std::size_t>(Part::handover)] +=
       load - std::accumulate(parts.begin(), parts.end(), Ticks{0});
@@ -181,20 +181,4 @@ PartSeconds seconds_since(const WaitBreakdown& blame, const PartTicks& before) {
   return to_seconds(ticks);
 }
 
-Named<double> by_part(const PartSeconds& seconds) {
-  Named<double> parts;
-  for (std::size_t i = 0; i < kPartCount; ++i) parts.emplace_back(kPartNames[i], seconds[i]);
-  return parts;
-}
-
-Named<QuantilesRecord> step_quantiles(const WaitBreakdown& blame) {
-  const auto quantiles = [](const auto& at) { return QuantilesRecord{at(0.5), at(0.9), at(0.99)}; };
-  Named<QuantilesRecord> all;
-  all.emplace_back("load", quantiles([&](double q) { return blame.load_quantile(q); }));
-  for (std::size_t i = 0; i < kPartCount; ++i)
-    all.emplace_back(kPartNames[i],
-                     quantiles([&](double q) { return blame.quantile(static_cast<Part>(i), q); }));
-  return all;
-}
-
-}  // namespace millrace::study
+}  // namespace millrace::measure

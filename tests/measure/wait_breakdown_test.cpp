@@ -1,5 +1,5 @@
 // Wait breakdowns of made-up histories: what each moment is charged to, and that the parts add up.
-#include "study/analysis/wait_breakdown.h"
+#include "measure/wait_breakdown.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,13 @@
 
 #include "base/rng.h"
 
-namespace millrace::study {
+namespace millrace::measure {
 namespace {
 
 using Ticks = base::Clock::Ticks;
 
-measure::RangeHistory unit(Ticks begin, Ticks end, std::array<Ticks, measure::kStageCount> stages) {
-  measure::RangeHistory made;
+RangeHistory unit(Ticks begin, Ticks end, std::array<Ticks, kStageCount> stages) {
+  RangeHistory made;
   made.begin = begin;
   made.end = end;
   made.stages = stages;
@@ -22,20 +22,19 @@ measure::RangeHistory unit(Ticks begin, Ticks end, std::array<Ticks, measure::kS
 }
 
 /// Returns a batch opened at `opened`, asked for at `asked`, and taken as soon as it was done.
-measure::BatchHistory batch(Ticks opened, Ticks asked,
-                            std::span<const measure::RangeHistory> units) {
-  measure::BatchHistory made;
+BatchHistory batch(Ticks opened, Ticks asked, std::span<const RangeHistory> units) {
+  BatchHistory made;
   made.ordinal = 7;
   made.index = 3;
   made.opened = opened;
   made.asked = asked;
   made.units = units;
-  for (const measure::RangeHistory& one : units) made.ready = std::max(made.ready, one.end);
+  for (const RangeHistory& one : units) made.ready = std::max(made.ready, one.end);
   made.got = std::max(asked, made.ready);
   return made;
 }
 
-PartTicks split(const measure::BatchHistory& batch) { return WaitSplitter().split(batch); }
+PartTicks split(const BatchHistory& batch) { return WaitSplitter().split(batch); }
 
 PartTicks parts(std::initializer_list<std::pair<Part, Ticks>> all) {
   PartTicks made{};
@@ -45,7 +44,7 @@ PartTicks parts(std::initializer_list<std::pair<Part, Ticks>> all) {
 
 TEST(WaitBreakdown, ABatchThatIsThereCostsItsHandover) {
   const std::vector units{unit(100, 200, {30, 50, 20})};
-  measure::BatchHistory ready = batch(50, 500, units);
+  BatchHistory ready = batch(50, 500, units);
   ready.got = 503;
   EXPECT_EQ(split(ready), parts({{Part::handover, 3}}));
 }
@@ -75,7 +74,7 @@ TEST(WaitBreakdown, WaitingForAWorkerIsQueueUnlessTheBatchItselfHasIt) {
 
 TEST(WaitBreakdown, StartUpAndEpochBoundaryAreTheirOwn) {
   const std::vector units{unit(300, 400, {0, 100, 0})};
-  measure::BatchHistory first = batch(200, 100, units);
+  BatchHistory first = batch(200, 100, units);
   first.first = true;
   first.index = 0;
   EXPECT_EQ(split(first), parts({{Part::decode, 100}, {Part::startup, 200}}));
@@ -115,7 +114,7 @@ TEST(WaitBreakdown, WaitingForACore) {
   units[0].begin_wait = 25;
   EXPECT_EQ(split(batch(80, 60, units)),
             parts({{Part::cores, 25}, {Part::decode, 80}, {Part::augment, 20}, {Part::queue, 15}}));
-  measure::BatchHistory woken = batch(100, 150, units);
+  BatchHistory woken = batch(100, 150, units);
   woken.got = 260;
   woken.core_wait = 45;
   const PartTicks late = split(woken);
@@ -131,10 +130,10 @@ TEST(WaitBreakdown, PartsAlwaysAddUpToTheWait) {
   };
   WaitSplitter splitter;
   for (int i = 0; i < 20'000; ++i) {
-    std::vector<measure::RangeHistory> units;
+    std::vector<RangeHistory> units;
     const bool read_ahead = draw(1) == 0;
     for (Ticks n = draw(6); n > 0; --n) {
-      measure::RangeHistory one = unit(200 + draw(800), 0, {draw(100), draw(100), draw(100)});
+      RangeHistory one = unit(200 + draw(800), 0, {draw(100), draw(100), draw(100)});
       one.end = one.begin + std::max<Ticks>(draw(300), one.stages[0] + one.stages[1]);
       one.core_wait = draw(300);
       one.fault_wait = draw(300);
@@ -146,7 +145,7 @@ TEST(WaitBreakdown, PartsAlwaysAddUpToTheWait) {
       }
       units.push_back(one);
     }
-    measure::BatchHistory one = batch(draw(250), draw(1500), units);
+    BatchHistory one = batch(draw(250), draw(1500), units);
     one.ready += draw(30);
     one.got = std::max(one.asked, one.ready) + draw(40);
     one.core_wait = draw(60);
@@ -161,7 +160,7 @@ TEST(WaitBreakdown, PartsAlwaysAddUpToTheWait) {
 
 TEST(WaitBreakdown, StepsAddUpToLoad) {
   const std::vector units{unit(100, 200, {30, 50, 20})};
-  measure::BatchHistory one = batch(100, 100, units);
+  BatchHistory one = batch(100, 100, units);
   one.first = true;
   WaitBreakdown blame;
   blame.add(one, 105);
@@ -201,4 +200,4 @@ TEST(Quantiles, AreRightToTwoPercent) {
 }
 
 }  // namespace
-}  // namespace millrace::study
+}  // namespace millrace::measure

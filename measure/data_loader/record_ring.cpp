@@ -1,4 +1,4 @@
-#include "python/ext/watch/records.h"
+#include "measure/data_loader/record_ring.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-namespace millrace::watch {
+namespace millrace::measure {
 namespace {
 
 [[noreturn]] void fail(int error, const std::string& path) {
@@ -33,16 +33,16 @@ int reserve(int file, off_t bytes) {
 
 /// The field of a slot that is written last, and read first.
 std::atomic_ref<std::int64_t> send_key_of(std::byte* slot) {
-  return std::atomic_ref(*reinterpret_cast<std::int64_t*>(slot + offsetof(Record, send_key)));
+  return std::atomic_ref(*reinterpret_cast<std::int64_t*>(slot + offsetof(WorkerRecord, send_key)));
 }
 
 }  // namespace
 
-RecordFile::RecordFile(std::int64_t slots, std::int64_t parts, const std::string& path)
+RecordRing::RecordRing(std::int64_t slots, std::int64_t parts, const std::string& path)
     : path_(path),
       slots_(slots),
       parts_(2 * static_cast<std::size_t>(parts)),
-      size_(sizeof(Record) + parts_ * sizeof(std::int64_t)),
+      size_(sizeof(WorkerRecord) + parts_ * sizeof(std::int64_t)),
       file_(path.empty() ? memfd_create("pymillrace", MFD_CLOEXEC | MFD_ALLOW_SEALING)
                          : open(path.c_str(), O_RDWR | O_CLOEXEC)) {
   const int file = file_.number();
@@ -65,33 +65,33 @@ RecordFile::RecordFile(std::int64_t slots, std::int64_t parts, const std::string
   map_ = static_cast<std::byte*>(at);
 }
 
-RecordFile::~RecordFile() { munmap(map_, bytes()); }
+RecordRing::~RecordRing() { munmap(map_, bytes()); }
 
-std::byte* RecordFile::slot(std::int64_t batch) const {
+std::byte* RecordRing::slot(std::int64_t batch) const {
   return map_ + static_cast<std::uint64_t>(batch) % static_cast<std::uint64_t>(slots_) * size_;
 }
 
-void RecordFile::write(const Record& record, const Parts& parts) {
+void RecordRing::write(const WorkerRecord& record, const Parts& parts) {
   std::byte* const at = slot(record.batch);
   send_key_of(at).store(0, std::memory_order_release);
   const std::size_t count = std::min(parts.size(), parts_);
-  if (count > 0) std::memcpy(at + sizeof(Record), parts.data(), count * sizeof(std::int64_t));
-  Record whole = record;
+  if (count > 0) std::memcpy(at + sizeof(WorkerRecord), parts.data(), count * sizeof(std::int64_t));
+  WorkerRecord whole = record;
   whole.send_key = whole.send_begin = whole.send_end = 0;
   whole.send_cpu = whole.send_delay = whole.send_waited = 0;
   std::memcpy(at, &whole, sizeof(whole));
 }
 
-void RecordFile::write_sending(std::int64_t batch, std::int64_t begin, std::int64_t end,
+void RecordRing::write_sending(std::int64_t batch, std::int64_t begin, std::int64_t end,
                                const Usage& usage, std::int64_t waited) {
   const std::array<std::int64_t, kRecordFields - kFetchFields - 1> fields = {begin, end, usage.cpu,
                                                                              usage.delay, waited};
   std::byte* const at = slot(batch);
-  std::memcpy(at + offsetof(Record, send_begin), fields.data(), sizeof(fields));
+  std::memcpy(at + offsetof(WorkerRecord, send_begin), fields.data(), sizeof(fields));
   send_key_of(at).store(batch + 1, std::memory_order_release);
 }
 
-bool RecordFile::read(std::int64_t generation, std::int64_t batch, Record& record,
+bool RecordRing::read(std::int64_t generation, std::int64_t batch, WorkerRecord& record,
                       Parts& parts) const {
   std::byte* const at = slot(batch);
   const std::int64_t key = send_key_of(at).load(std::memory_order_acquire);
@@ -101,14 +101,15 @@ bool RecordFile::read(std::int64_t generation, std::int64_t batch, Record& recor
   parts.clear();
   if (record.transform == kUnknown) return true;
   parts.resize(parts_);
-  if (parts_ > 0) std::memcpy(parts.data(), at + sizeof(Record), parts_ * sizeof(std::int64_t));
+  if (parts_ > 0)
+    std::memcpy(parts.data(), at + sizeof(WorkerRecord), parts_ * sizeof(std::int64_t));
   return true;
 }
 
-std::vector<Record> RecordFile::made() const {
-  std::vector<Record> all;
+std::vector<WorkerRecord> RecordRing::made() const {
+  std::vector<WorkerRecord> all;
   for (std::int64_t i = 0; i < slots_; ++i) {
-    Record one;
+    WorkerRecord one;
     const std::int64_t key = send_key_of(slot(i)).load(std::memory_order_acquire);
     std::memcpy(&one, slot(i), sizeof(one));
     one.send_key = key;
@@ -120,10 +121,10 @@ std::vector<Record> RecordFile::made() const {
   return all;
 }
 
-bool RecordFile::holds_later(std::int64_t generation, std::int64_t batch) const {
-  Record record;
+bool RecordRing::holds_later(std::int64_t generation, std::int64_t batch) const {
+  WorkerRecord record;
   std::memcpy(&record, slot(batch), sizeof(record));
   return std::pair(record.generation, record.batch) > std::pair(generation, batch);
 }
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

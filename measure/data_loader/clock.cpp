@@ -1,4 +1,4 @@
-#include "python/ext/watch/clock.h"
+#include "measure/data_loader/clock.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <charconv>
 #include <ctime>
 
-namespace millrace::watch {
+namespace millrace::measure {
 namespace {
 
 constexpr std::int64_t kSlack = 10'000;  // ns off the core that leave the run-queue time as it is
@@ -67,4 +67,4 @@ Kinds kinds_of(std::int64_t wall, std::int64_t cpu, std::int64_t delay) {
   return {used, rest - waited, waited, 0};
 }
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

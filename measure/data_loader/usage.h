@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <random>
 
-#include "python/ext/watch/clock.h"
+#include "measure/data_loader/clock.h"
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 /// CPU and run-queue time of a stretch of time, in ns.
 struct Usage {
@@ -20,7 +20,7 @@ Usage operator+(const Usage& one, const Usage& other);
 
 /// Picks the batches to measure, such that the readings take at most 1/4000 of the time on average.
 /// The intervals vary, as a loop may do something else in every so many steps.
-class Sampler {
+class UsageSampler {
  public:
   /// Returns whether to measure a batch that begins now. The first one is measured. `cost`: ns of
   /// the readings of one batch.
@@ -48,4 +48,4 @@ class RecurringUsage {
   double off_core_ = 0, delay_ = 0;  ///< sums of all that was measured
 };
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

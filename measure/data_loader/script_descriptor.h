@@ -4,18 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 /// Closes a descriptor when it goes, unless the script has closed it before (os.closerange) and the
 /// number is another file's by now.
-class Descriptor {
+class ScriptDescriptor {
  public:
-  explicit Descriptor(int number) : number_(number) {
+  explicit ScriptDescriptor(int number) : number_(number) {
     if (number_ >= 0 && fstat(number_, &opened_) != 0) opened_.st_ino = 0;
   }
-  ~Descriptor() { close_own(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  ~ScriptDescriptor() { close_own(); }
+  ScriptDescriptor(const ScriptDescriptor&) = delete;
+  ScriptDescriptor& operator=(const ScriptDescriptor&) = delete;
 
   /// Returns -1 if there is none.
   int number() const { return number_; }
@@ -32,4 +32,4 @@ class Descriptor {
   struct stat opened_ {};
 };
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -6,18 +6,18 @@
 #include <optional>
 #include <string>
 
-#include "python/ext/watch/clock.h"
-#include "python/ext/watch/records.h"
-#include "python/ext/watch/usage.h"
+#include "measure/data_loader/clock.h"
+#include "measure/data_loader/record_ring.h"
+#include "measure/data_loader/usage.h"
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 /// Measures the fetch of each batch, in the thread that constructs the probe. Without a file it
 /// keeps the latest record.
 class FetchProbe {
  public:
   FetchProbe(std::int64_t worker, std::int64_t served, const std::string& schedstat,
-             std::shared_ptr<RecordFile> file)
+             std::shared_ptr<RecordRing> file)
       : generation(served),
         clock_(std::make_unique<ThreadClock>(schedstat)),
         file_(std::move(file)) {
@@ -39,7 +39,7 @@ class FetchProbe {
   void keep(std::int64_t samples, std::int64_t transform, std::int64_t transform_cpu, Parts parts);
 
   /// Returns the latest record, or null.
-  const Record* latest() const { return any_ ? &record_ : nullptr; }
+  const WorkerRecord* latest() const { return any_ ? &record_ : nullptr; }
   const Parts& parts() const { return parts_; }
 
   std::int64_t generation;  ///< of the fetcher in use
@@ -49,13 +49,13 @@ class FetchProbe {
 
  private:
   std::unique_ptr<ThreadClock> clock_;
-  std::shared_ptr<RecordFile> file_;
+  std::shared_ptr<RecordRing> file_;
   std::optional<Reading> start_;  ///< before the first batch
   std::optional<Reading> collate_;
   Reading begin_, end_;
   std::int64_t batch_ = kUnknown;
   bool any_ = false;
-  Record record_{};
+  WorkerRecord record_{};
   Parts parts_;
 };
 
@@ -63,7 +63,7 @@ class FetchProbe {
 /// some batches CPU and run-queue time, from which those of the others are estimated.
 class SendProbe {
  public:
-  SendProbe(std::string schedstat, std::shared_ptr<RecordFile> file)
+  SendProbe(std::string schedstat, std::shared_ptr<RecordRing> file)
       : schedstat_(std::move(schedstat)), file_(std::move(file)) {}
 
   /// Begins to pickle a batch; kUnknown: something else.
@@ -75,13 +75,13 @@ class SendProbe {
   Reading read() { return measures_ ? clock_->read() : Reading{wall_ns(), kUnknown, kUnknown}; }
 
   std::string schedstat_;
-  std::shared_ptr<RecordFile> file_;
+  std::shared_ptr<RecordRing> file_;
   std::optional<ThreadClock> clock_;  ///< of the feeder thread, which begins with the first batch
   std::int64_t batch_ = kUnknown;
   Reading begin_, pickled_;
   bool measures_ = false;
-  Sampler sampler_;
+  UsageSampler sampler_;
   RecurringUsage pickling_, sending_;
 };
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "python/ext/watch/usage.h"
+#include "measure/data_loader/usage.h"
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 /// Times of a thread since it started, in ns.
 struct ThreadTimes {
@@ -55,10 +55,10 @@ class OtherThreads {
     std::int64_t cpu = 0;  ///< latest reading; a thread that has ended keeps it
   };
   std::vector<Followed> followed_;
-  Sampler sampler_;
+  UsageSampler sampler_;
   Sums sums_;
   bool in_next_ = false, in_body_ = false;
   std::int64_t begin_ = 0, begin_cpu_ = 0, got_ = 0, got_cpu_ = 0;
 };
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -1,8 +1,8 @@
-#include "python/ext/watch/usage.h"
+#include "measure/data_loader/usage.h"
 
 #include <algorithm>
 
-namespace millrace::watch {
+namespace millrace::measure {
 namespace {
 
 constexpr std::int64_t kCost = 4000;  // one part in this many of the time may be spent on readings
@@ -16,7 +16,7 @@ Usage operator+(const Usage& one, const Usage& other) {
   return {sum(one.cpu, other.cpu), sum(one.delay, other.delay)};
 }
 
-bool Sampler::due(std::int64_t now, std::int64_t cost) {
+bool UsageSampler::due(std::int64_t now, std::int64_t cost) {
   if (now < next_) return false;
   const std::int64_t interval = cost * kCost;
   next_ =
@@ -43,4 +43,4 @@ Usage RecurringUsage::estimated(std::int64_t wall) const {
   return {cpu, static_cast<std::int64_t>(share * static_cast<double>(wall - cpu))};
 }
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -8,37 +8,37 @@
 #include <string>
 #include <vector>
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 /// Spans of a row, in the order of the columns of steps.csv. first_batch and load count as load,
 /// update and loop as update, the others as other.
-enum LoopSpan { kSetup, kFirstBatch, kLoad, kUpdate, kLoop, kEvaluate, kLog, kBetween, kSpans };
+enum LoopSpan { kSetup, kFirstBatch, kLoad, kUpdate, kLoop, kEvaluate, kLog, kBetween, kLoopSpans };
 
-inline constexpr std::array<const char*, kSpans> kSpanNames{
+inline constexpr std::array<const char*, kLoopSpans> kLoopSpanNames{
     "setup", "first_batch", "load", "update", "loop", "evaluate", "log", "between"};
 
 /// Time per span, in ns.
-using Spans = std::array<std::int64_t, kSpans>;
+using LoopSpans = std::array<std::int64_t, kLoopSpans>;
 
 /// One step of a loader: from its start to the start of the next.
-struct Row {
+struct LoopRow {
   std::int64_t epoch = 0;
   std::int64_t step = 0;
   std::int64_t images = 0;
   std::int64_t iter_ns = 0;
-  Spans ns{};
+  LoopSpans ns{};
 };
 
 /// Steps of one loader. Its rows add up to the time since the recording began.
-struct Table {
-  std::vector<Row> rows;  ///< finished, not yet written
-  Row row;                ///< under way
+struct LoopTable {
+  std::vector<LoopRow> rows;  ///< finished, not yet written
+  LoopRow row;                ///< under way
   std::int64_t epoch = 0;
   std::int64_t steps = 0;
   std::int64_t images = 0;
   std::int64_t iter_ns = 0;
   std::int64_t updates = 0;  ///< steps of optimizers in its loop
-  Spans total{};             ///< of all finished rows
+  LoopSpans total{};         ///< of all finished rows
   // The timeline's counters when this loader lost the foreground.
   std::int64_t idle_mark = 0;
   std::int64_t busy_mark = 0;
@@ -50,9 +50,9 @@ struct Table {
 
 /// Hands each stretch of time to the loader in the foreground, in turn. Times are those of
 /// wall_ns().
-class Timeline {
+class LoopTimeline {
  public:
-  explicit Timeline(std::int64_t now) : since_(now) {}
+  explicit LoopTimeline(std::int64_t now) : since_(now) {}
 
   // Marks in the body of the loop.
   void forward(std::int64_t now) {
@@ -71,34 +71,34 @@ class Timeline {
   std::int64_t step_mark() const { return step_begin_; }
 
   // Transitions. Each ends the stretch that began with the one before.
-  void iter_begins(const std::shared_ptr<Table>& table, std::int64_t now);
+  void iter_begins(const std::shared_ptr<LoopTable>& table, std::int64_t now);
   /// Returns the time that iter() took.
-  std::int64_t iter_ended(Table& table, std::int64_t now);
-  void next_begins(const std::shared_ptr<Table>& table, std::int64_t now);
+  std::int64_t iter_ended(LoopTable& table, std::int64_t now);
+  void next_begins(const std::shared_ptr<LoopTable>& table, std::int64_t now);
   /// Begins the body of the loop with a new batch.
-  void next_ended(Table& table, std::int64_t now, std::int64_t images);
+  void next_ended(LoopTable& table, std::int64_t now, std::int64_t images);
   /// Ends an iteration: next() raised StopIteration or an error. Returns the time of this call.
-  std::int64_t exhausted(Table& table, std::int64_t now);
+  std::int64_t exhausted(LoopTable& table, std::int64_t now);
   /// Ends a stretch in which the recorder itself worked, right after next().
-  void logged_after_next(Table& table, std::int64_t now) { add(table, kLog, now); }
+  void logged_after_next(LoopTable& table, std::int64_t now) { add(table, kLog, now); }
   /// Ends the recording: every row is closed.
-  void close(const std::vector<std::shared_ptr<Table>>& tables, std::int64_t now);
+  void close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now);
 
   /// Leaves a loader to another timeline.
-  void forget(const Table& table, std::int64_t now);
+  void forget(const LoopTable& table, std::int64_t now);
   /// Goes on with a loader that another timeline has left, as if it had begun now.
-  void take(const std::shared_ptr<Table>& table, std::int64_t now);
+  void take(const std::shared_ptr<LoopTable>& table, std::int64_t now);
 
-  bool holds(const Table& table) const;
+  bool holds(const LoopTable& table) const;
   /// Returns the loader in the foreground, or null.
-  std::shared_ptr<Table> front() const { return stack_.empty() ? nullptr : stack_.back(); }
+  std::shared_ptr<LoopTable> front() const { return stack_.empty() ? nullptr : stack_.back(); }
 
  private:
   void leave(std::int64_t now);
-  void add(Table& table, LoopSpan span, std::int64_t now);
-  void away(Table& table) const;
-  void back(Table& table) const;
-  void bring_to_front(const std::shared_ptr<Table>& table);
+  void add(LoopTable& table, LoopSpan span, std::int64_t now);
+  void away(LoopTable& table) const;
+  void back(LoopTable& table) const;
+  void bring_to_front(const std::shared_ptr<LoopTable>& table);
 
   std::int64_t since_;
   std::int64_t idle_ = 0;
@@ -106,7 +106,7 @@ class Timeline {
   std::int64_t forward_ = 0;
   std::int64_t step_begin_ = 0;
   std::int64_t step_end_ = 0;
-  std::vector<std::shared_ptr<Table>> stack_;
+  std::vector<std::shared_ptr<LoopTable>> stack_;
 };
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -1,9 +1,9 @@
-#include "python/ext/watch/breakdown.h"
+#include "measure/data_loader/breakdown.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace millrace::watch {
+namespace millrace::measure {
 namespace {
 
 constexpr std::size_t kDemands = 256;
@@ -21,21 +21,21 @@ void keep(std::deque<T>& latest, const T& one, std::size_t most) {
   if (latest.size() > most) latest.pop_front();
 }
 
-Kinds unknown_of(const Record& record) {
+Kinds unknown_of(const WorkerRecord& record) {
   return {0, 0, 0, static_cast<double>(record.end - record.begin)};
 }
 
-Kinds collate_of(const Record& record) {
+Kinds collate_of(const WorkerRecord& record) {
   return kinds_of(record.end - record.collate, record.collate_cpu, record.collate_delay);
 }
 
-Kinds sending_of(const Record& record) {
+Kinds sending_of(const WorkerRecord& record) {
   return kinds_of(record.send_end - record.send_begin, record.send_cpu, record.send_delay);
 }
 
 /// Returns what sending a batch took. Waiting until the trainer's process has read others is no
 /// part of it.
-Shares send_work(const Record& record) {
+Shares send_work(const WorkerRecord& record) {
   const Kinds all = sending_of(record);
   const auto most = static_cast<double>(record.send_waited);
   const double blocked = std::min(all[1], most);
@@ -48,8 +48,8 @@ Shares send_work(const Record& record) {
 
 /// Returns the first of the latest records whose `field` lies after a moment. Each thread's times
 /// ascend.
-auto first_after(const std::deque<Record>& records, std::int64_t since,
-                 std::int64_t Record::*field) {
+auto first_after(const std::deque<WorkerRecord>& records, std::int64_t since,
+                 std::int64_t WorkerRecord::*field) {
   auto at = records.end();
   while (at != records.begin() && (*std::prev(at)).*field > since) --at;
   return at;
@@ -57,12 +57,12 @@ auto first_after(const std::deque<Record>& records, std::int64_t since,
 
 }  // namespace
 
-void Breakdown::add_wait(Place place, double ns) {
+void DataLoaderBreakdown::add_wait(Place place, double ns) {
   steady[place] += ns;
   waits[place][3] += ns;
 }
 
-void Breakdown::add_wait(Place place, double ns, const Kinds& of) {
+void DataLoaderBreakdown::add_wait(Place place, double ns, const Kinds& of) {
   const double whole = sum(of);
   if (whole <= 0) {
     add_wait(place, ns);
@@ -73,13 +73,13 @@ void Breakdown::add_wait(Place place, double ns, const Kinds& of) {
   for (std::size_t i = 0; i < of.size(); ++i) waits[place][i] += scale * of[i];
 }
 
-void Breakdown::set_transforms(std::size_t count) {
+void DataLoaderBreakdown::set_transforms(std::size_t count) {
   rows.assign(count, {});
   sampled_batches = sampled_samples = 0;
 }
 
-void Breakdown::add(const Wait& wait, const Record* record, const Parts& parts,
-                    std::int64_t started, bool in_order, const Record* next) {
+void DataLoaderBreakdown::add(const BatchWait& wait, const WorkerRecord* record, const Parts& parts,
+                              std::int64_t started, bool in_order, const WorkerRecord* next) {
   ++batches;
   if (record == nullptr) {
     ++missing;
@@ -148,8 +148,8 @@ void Breakdown::add(const Wait& wait, const Record* record, const Parts& parts,
 
 /// Splits [begin, end) along a thread's stretches; the time between them counts for `gap`. Returns
 /// its end.
-std::int64_t Breakdown::walk(const std::vector<Stretch>& stretches, std::int64_t begin,
-                             std::int64_t end, Place gap) {
+std::int64_t DataLoaderBreakdown::walk(const std::vector<Stretch>& stretches, std::int64_t begin,
+                                       std::int64_t end, Place gap) {
   std::int64_t at = begin;
   for (const Stretch& one : stretches) {
     if (one.end <= at) continue;
@@ -173,10 +173,10 @@ std::int64_t Breakdown::walk(const std::vector<Stretch>& stretches, std::int64_t
 }
 
 /// Lists what a worker's main thread did after a moment.
-void Breakdown::fetch_stretches(const Worker& worker, std::int64_t since) {
+void DataLoaderBreakdown::fetch_stretches(const Worker& worker, std::int64_t since) {
   stretches_.clear();
   if (worker.start.end > since) stretches_.push_back(worker.start);
-  for (auto at = first_after(worker.fetched, since, &Record::end); at != worker.fetched.end();
+  for (auto at = first_after(worker.fetched, since, &WorkerRecord::end); at != worker.fetched.end();
        ++at) {
     Shares shares;
     if (at->collate == kUnknown) {
@@ -193,8 +193,8 @@ void Breakdown::fetch_stretches(const Worker& worker, std::int64_t since) {
 }
 
 /// Lists what a worker's main thread did after a moment, the batch that it made next included.
-void Breakdown::main_stretches(const Worker& worker, const Record& record, const Record* next,
-                               std::int64_t since) {
+void DataLoaderBreakdown::main_stretches(const Worker& worker, const WorkerRecord& record,
+                                         const WorkerRecord* next, std::int64_t since) {
   fetch_stretches(worker, since);
   main_.swap(stretches_);
   if (next == nullptr || next->collate == kUnknown || next->begin < record.end) return;
@@ -206,9 +206,10 @@ void Breakdown::main_stretches(const Worker& worker, const Record& record, const
 }
 
 /// Lists what a worker's feeder thread did after a moment. Needs main_stretches().
-void Breakdown::feed_stretches(const Worker& worker, std::int64_t since) {
+void DataLoaderBreakdown::feed_stretches(const Worker& worker, std::int64_t since) {
   stretches_.clear();
-  for (auto at = first_after(worker.fed, since, &Record::send_end); at != worker.fed.end(); ++at) {
+  for (auto at = first_after(worker.fed, since, &WorkerRecord::send_end); at != worker.fed.end();
+       ++at) {
     const std::int64_t idle_since =
         stretches_.empty() ? at->end : std::max(at->end, stretches_.back().end);
     if (idle_since < at->send_begin) {
@@ -228,7 +229,8 @@ void Breakdown::feed_stretches(const Worker& worker, std::int64_t since) {
 /// holds the interpreter's lock, which they need in turns of 5 ms. So of the time without work, as
 /// much as the main thread computed meanwhile, or waited for a core to do so, counts for its
 /// places.
-Shares Breakdown::transfer_shares(const Stretch& stretch, const Kinds& kinds, Place place) const {
+Shares DataLoaderBreakdown::transfer_shares(const Stretch& stretch, const Kinds& kinds,
+                                            Place place) const {
   constexpr std::array kOwn{kDataset, kTransform, kCollate};
   PlaceTable busy{};
   double all = 0;
@@ -257,7 +259,8 @@ Shares Breakdown::transfer_shares(const Stretch& stretch, const Kinds& kinds, Pl
 }
 
 /// Adds a record to the work. Returns what the worker's main thread did for it.
-Shares Breakdown::remember(const Record& record, const Parts& parts, std::int64_t started) {
+Shares DataLoaderBreakdown::remember(const WorkerRecord& record, const Parts& parts,
+                                     std::int64_t started) {
   Worker& worker = workers_[record.worker];
   if (started != 0) {
     if (worker.start.begin != started) {
@@ -290,13 +293,14 @@ Shares Breakdown::remember(const Record& record, const Parts& parts, std::int64_
   return shares;
 }
 
-void Breakdown::add_work(const Shares& shares) {
+void DataLoaderBreakdown::add_work(const Shares& shares) {
   for (const Share& share : shares) add_to(work[share.place], share.ns);
 }
 
 /// Splits the time in the data set into its transforms and the rest, as the latest sampled batch
 /// measured.
-void Breakdown::add_dataset(const Worker& worker, const Record& record, Shares& shares) const {
+void DataLoaderBreakdown::add_dataset(const Worker& worker, const WorkerRecord& record,
+                                      Shares& shares) const {
   const Kinds all =
       kinds_of(record.collate - record.begin, record.dataset_cpu, record.dataset_delay);
   if (!worker.any_ratio) {
@@ -309,7 +313,7 @@ void Breakdown::add_dataset(const Worker& worker, const Record& record, Shares& 
   shares.add(kTransform, in);
 }
 
-void Breakdown::sample(Worker& worker, const Record& record, const Parts& parts) {
+void DataLoaderBreakdown::sample(Worker& worker, const WorkerRecord& record, const Parts& parts) {
   ++sampled_batches;
   sampled_samples += record.samples;
   for (std::size_t i = 0; i < rows.size() && 2 * i + 1 < parts.size(); ++i) {
@@ -326,4 +330,4 @@ void Breakdown::sample(Worker& worker, const Record& record, const Parts& parts)
   worker.of_rest = rest > 0 ? std::min(1.0, in_rest / rest) : 0;
 }
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

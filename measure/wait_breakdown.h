@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "measure/batch_history.h"
-#include "study/records/durations.h"
-#include "study/records/summary.h"
+#include "measure/quantiles.h"
 
-namespace millrace::study {
+namespace millrace::measure {
 
 enum class Part {
   storage,         ///< I/O threads or workers were reading the awaited samples
@@ -41,18 +40,17 @@ class WaitSplitter {
   /// worker: the batch's other units, which had the workers; queue if none had. While it was being
   /// read: storage. Before that: storage while other units of the batch were being read, otherwise
   /// queue.
-  PartTicks split(const measure::BatchHistory& batch);
+  PartTicks split(const BatchHistory& batch);
 
  private:
-  std::vector<std::pair<base::Clock::Ticks, const measure::RangeHistory*>>
-      by_end_;  ///< working memory
+  std::vector<std::pair<base::Clock::Ticks, const RangeHistory*>> by_end_;  ///< working memory
 };
 
 /// The wait breakdown of a run or an epoch, added up step by step.
 class WaitBreakdown {
  public:
   /// Adds one step whose load took `load` ticks. Time outside of next() is handover.
-  void add(const measure::BatchHistory& batch, base::Clock::Ticks load);
+  void add(const BatchHistory& batch, base::Clock::Ticks load);
   /// Sets the total of load so far. Time that belongs to no step, such as an interrupted wait, is
   /// handover.
   void complete(base::Clock::Ticks load);
@@ -78,11 +76,7 @@ class WaitBreakdown {
   Quantiles load_;
 };
 
-/// Returns the seconds of each part.
-Named<double> by_part(const PartSeconds& seconds);
-/// Returns the quantiles of load and of each part, in seconds per step.
-Named<QuantilesRecord> step_quantiles(const WaitBreakdown& blame);
 /// Returns the sums since `before`, an earlier value of ticks().
 PartSeconds seconds_since(const WaitBreakdown& blame, const PartTicks& before);
 
-}  // namespace millrace::study
+}  // namespace millrace::measure

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "python/ext/watch/descriptor.h"
+#include "measure/data_loader/script_descriptor.h"
 
-namespace millrace::watch {
+namespace millrace::measure {
 
 /// A time that was not measured.
 inline constexpr std::int64_t kUnknown = -1;
@@ -37,7 +37,7 @@ class ThreadClock {
  private:
   std::int64_t read_delay() const;
 
-  Descriptor file_;
+  ScriptDescriptor file_;
   bool any_ = false;  ///< latest_ was read
   Reading latest_;    ///< when the run-queue time was read
 };
@@ -50,4 +50,4 @@ inline constexpr std::array<const char*, 4> kKindNames{"cpu", "blocked", "cores"
 /// unknown.
 Kinds kinds_of(std::int64_t wall, std::int64_t cpu, std::int64_t delay);
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

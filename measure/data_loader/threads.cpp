@@ -1,4 +1,4 @@
-#include "python/ext/watch/threads.h"
+#include "measure/data_loader/threads.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,9 +12,9 @@
 #include <string>
 #include <system_error>
 
-#include "python/ext/watch/descriptor.h"
+#include "measure/data_loader/script_descriptor.h"
 
-namespace millrace::watch {
+namespace millrace::measure {
 namespace {
 
 constexpr std::size_t kMaxThreads = 4096, kMaxFollowed = 32;
@@ -22,7 +22,7 @@ constexpr std::int64_t kClockNs = 700;  // one reading of another thread's clock
 
 /// Reads both times of a thread from a file of scheduling statistics. Returns whether it could.
 bool read_times(int folder, const std::string& name, ThreadTimes& times) {
-  const Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC));
+  const ScriptDescriptor file(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 96> text{};
   const ssize_t size = file.number() < 0 ? -1 : read(file.number(), text.data(), text.size());
   if (size <= 0) return false;
@@ -97,4 +97,4 @@ void OtherThreads::end_next(std::int64_t now) {
   in_body_ = true;
 }
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

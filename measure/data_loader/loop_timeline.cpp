@@ -1,11 +1,11 @@
-#include "python/ext/watch/timeline.h"
+#include "measure/data_loader/loop_timeline.h"
 
 #include <algorithm>
 #include <charconv>
 #include <iterator>
 #include <utility>
 
-namespace millrace::watch {
+namespace millrace::measure {
 namespace {
 
 void append(std::string& text, std::int64_t number) {
@@ -32,8 +32,8 @@ void append_seconds(std::string& text, std::int64_t ns) {
   text.append(digits.data(), 9);
 }
 
-void append_row(std::string& text, const Row& row) {
-  const Spans& ns = row.ns;
+void append_row(std::string& text, const LoopRow& row) {
+  const LoopSpans& ns = row.ns;
   const std::int64_t load = ns[kFirstBatch] + ns[kLoad];
   const std::int64_t update = ns[kUpdate] + ns[kLoop];
   append(text, row.epoch);
@@ -52,28 +52,28 @@ void append_row(std::string& text, const Row& row) {
 
 }  // namespace
 
-void Table::close_row() {
+void LoopTable::close_row() {
   iter_ns += row.iter_ns;
   for (std::size_t i = 0; i < row.ns.size(); ++i) total[i] += row.ns[i];
   rows.push_back(row);
-  row = Row{};
+  row = LoopRow{};
 }
 
-std::string Table::take_rows() {
+std::string LoopTable::take_rows() {
   std::string text;
   text.reserve(96 * rows.size());
-  for (const Row& one : rows) append_row(text, one);
+  for (const LoopRow& one : rows) append_row(text, one);
   rows.clear();
   return text;
 }
 
 /// Ends a stretch in the body of the foreground's loop, or between loaders.
-void Timeline::leave(std::int64_t now) {
+void LoopTimeline::leave(std::int64_t now) {
   const std::int64_t whole = now - since_;
   if (stack_.empty()) {
     idle_ += whole;
   } else {
-    Spans& ns = stack_.back()->row.ns;
+    LoopSpans& ns = stack_.back()->row.ns;
     std::int64_t begin = forward_ != 0 ? forward_ : step_begin_;
     // A step for the batch before may come ahead of the forward.
     if (0 < step_begin_ && step_begin_ < begin) begin = step_begin_;
@@ -86,30 +86,30 @@ void Timeline::leave(std::int64_t now) {
   forward_ = step_begin_ = step_end_ = 0;
 }
 
-void Timeline::add(Table& table, LoopSpan span, std::int64_t now) {
+void LoopTimeline::add(LoopTable& table, LoopSpan span, std::int64_t now) {
   table.row.ns[span] += now - since_;
   busy_ += now - since_;
   since_ = now;
 }
 
-void Timeline::away(Table& table) const {
+void LoopTimeline::away(LoopTable& table) const {
   table.idle_mark = idle_;
   table.busy_mark = busy_;
 }
 
 /// Accounts for the time since a loader lost the foreground.
-void Timeline::back(Table& table) const {
+void LoopTimeline::back(LoopTable& table) const {
   table.row.ns[table.steps == 0 && table.epoch == 0 ? kSetup : kBetween] += idle_ - table.idle_mark;
   table.row.ns[kEvaluate] += busy_ - table.busy_mark;
 }
 
-bool Timeline::holds(const Table& table) const {
+bool LoopTimeline::holds(const LoopTable& table) const {
   return std::any_of(stack_.begin(), stack_.end(),
                      [&](const auto& one) { return one.get() == &table; });
 }
 
 /// Brings a loader to the foreground. Those above it in the stack were abandoned by their loops.
-void Timeline::bring_to_front(const std::shared_ptr<Table>& table) {
+void LoopTimeline::bring_to_front(const std::shared_ptr<LoopTable>& table) {
   if (!stack_.empty() && stack_.back() == table) return;
   if (holds(*table)) {
     while (stack_.back() != table) {
@@ -123,31 +123,31 @@ void Timeline::bring_to_front(const std::shared_ptr<Table>& table) {
   back(*table);
 }
 
-void Timeline::iter_begins(const std::shared_ptr<Table>& table, std::int64_t now) {
+void LoopTimeline::iter_begins(const std::shared_ptr<LoopTable>& table, std::int64_t now) {
   leave(now);
   bring_to_front(table);
   if (table->row.step != 0) table->close_row();
   ++table->epoch;
 }
 
-std::int64_t Timeline::iter_ended(Table& table, std::int64_t now) {
+std::int64_t LoopTimeline::iter_ended(LoopTable& table, std::int64_t now) {
   const std::int64_t took = now - since_;
   add(table, table.steps != 0 ? kLoad : kFirstBatch, now);
   table.row.iter_ns += took;
   return took;
 }
 
-void Timeline::next_begins(const std::shared_ptr<Table>& table, std::int64_t now) {
+void LoopTimeline::next_begins(const std::shared_ptr<LoopTable>& table, std::int64_t now) {
   leave(now);
   bring_to_front(table);
 }
 
-void Timeline::next_ended(Table& table, std::int64_t now, std::int64_t images) {
+void LoopTimeline::next_ended(LoopTable& table, std::int64_t now, std::int64_t images) {
   const std::int64_t waited = now - since_;
   since_ = now;
   busy_ += waited;
   if (table.row.step != 0) table.close_row();
-  Row& row = table.row;
+  LoopRow& row = table.row;
   row.ns[table.steps != 0 ? kLoad : kFirstBatch] += waited;
   ++table.steps;
   table.images += images;
@@ -156,7 +156,7 @@ void Timeline::next_ended(Table& table, std::int64_t now, std::int64_t images) {
   row.images = images;
 }
 
-std::int64_t Timeline::exhausted(Table& table, std::int64_t now) {
+std::int64_t LoopTimeline::exhausted(LoopTable& table, std::int64_t now) {
   const auto found = std::find_if(stack_.begin(), stack_.end(),
                                   [&](const auto& one) { return one.get() == &table; });
   if (found == stack_.end()) return 0;
@@ -168,7 +168,7 @@ std::int64_t Timeline::exhausted(Table& table, std::int64_t now) {
   return took;
 }
 
-void Timeline::forget(const Table& table, std::int64_t now) {
+void LoopTimeline::forget(const LoopTable& table, std::int64_t now) {
   const auto found = std::find_if(stack_.begin(), stack_.end(),
                                   [&](const auto& one) { return one.get() == &table; });
   if (found == stack_.end()) return;
@@ -178,13 +178,13 @@ void Timeline::forget(const Table& table, std::int64_t now) {
   if (was_front && !stack_.empty()) back(*stack_.back());
 }
 
-void Timeline::take(const std::shared_ptr<Table>& table, std::int64_t now) {
+void LoopTimeline::take(const std::shared_ptr<LoopTable>& table, std::int64_t now) {
   since_ = now;
   away(*table);
   stack_.assign(1, table);
 }
 
-void Timeline::close(const std::vector<std::shared_ptr<Table>>& tables, std::int64_t now) {
+void LoopTimeline::close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now) {
   leave(now);
   while (!stack_.empty()) {
     away(*stack_.back());
@@ -198,4 +198,4 @@ void Timeline::close(const std::vector<std::shared_ptr<Table>>& tables, std::int
   }
 }
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure

@@ -1,8 +1,8 @@
-#include "python/ext/watch/probes.h"
+#include "measure/data_loader/probes.h"
 
 #include <utility>
 
-namespace millrace::watch {
+namespace millrace::measure {
 namespace {
 
 std::int64_t between(std::int64_t begin, std::int64_t end) {
@@ -80,4 +80,4 @@ void SendProbe::sent() {
   batch_ = kUnknown;
 }
 
-}  // namespace millrace::watch
+}  // namespace millrace::measure
