@@ -20,7 +20,7 @@ if(TARGET millrace)
     DESTINATION share/fish/vendor_completions.d)
 endif()
 install(FILES LICENSE RENAME copyright DESTINATION share/doc/millrace COMPONENT program)
-install(FILES NOTICE.md CHANGELOG.md docs/reference/summary.schema.json DESTINATION share/doc/millrace COMPONENT program)
+install(FILES NOTICE.md CHANGELOG.md docs/reference/summary.schema.json docs/reference/watch.schema.json DESTINATION share/doc/millrace COMPONENT program)
 
 # --- torch: libmillrace_torch.so, the benchmark on it, and the LibTorch that it was built with
 if(TARGET millrace_torch)

@@ -57,7 +57,7 @@ def verification_summary(run, monkeypatch):
 
 
 def steps_of_verification(run, _):
-    verify.counted_steps(run, 0)
+    verify.counted_steps(run, 0, 1)
 
 
 def completion_by_ranks(run, _):

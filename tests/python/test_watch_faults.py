@@ -227,12 +227,12 @@ def watched_script(folder, site, error):
     sys.modules["planted"] = planted_fault(folder / "mark", error)
     sys.meta_path.insert(0, Planter(*site))
     import pymillrace as mr
-    from pymillrace.watcher import live, provisional, stalls
+    from pymillrace.watcher import live, provisional, watchdog
     from pymillrace.watcher.api import start_when_imported
     from pymillrace.watcher.command_line import EVERY
 
     own = ValueError("of the script")
-    stalls.LOOK_S = 0.01
+    watchdog.LOOK_S = 0.01
     provisional.FIRST_S = provisional.INTERVAL_S = live.FIRST_S = 0.0
     os.environ[EVERY] = "0"
     start_when_imported(torch.utils.data.dataloader, str(folder / "run"))

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot 
 from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
-from pymillrace.watcher import cgroup, memory, proc, stalls
+from pymillrace.watcher import cgroup, memory, proc, watchdog
 from pymillrace.watcher.memory import Loop, Memory, Sample, trend
 from pymillrace.watcher.room import Room
 from pymillrace.watcher.session import Session
@@ -22,7 +22,7 @@ COST = memory.COST  # as it is without the fixture below
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    for module, name, value in ((stalls, "LOOK_S", 0.02), (memory, "INTERVAL_S", 0.02), (memory, "COST", 2)):
+    for module, name, value in ((watchdog, "LOOK_S", 0.02), (memory, "INTERVAL_S", 0.02), (memory, "COST", 2)):
         monkeypatch.setattr(module, name, value)
 
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot 
 from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
-from pymillrace.watcher import live, session, stalls
+from pymillrace.watcher import live, session, stalls, watchdog
 from pymillrace.watcher.command_line import EVERY
 
 STALLED = 9  # sample
@@ -19,8 +19,8 @@ STALLED = 9  # sample
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    for name, value in (("LEAST_S", 1.0), ("WORKER_S", 0.3), ("LOOK_S", 0.1)):
-        monkeypatch.setattr(stalls, name, value)
+    for module, name, value in ((stalls, "LEAST_S", 1.0), (stalls, "WORKER_S", 0.3), (watchdog, "LOOK_S", 0.1)):
+        monkeypatch.setattr(module, name, value)
 
 
 class Hangs(Dataset):
@@ -74,7 +74,7 @@ def test_a_stall_names_the_sample_its_file_and_the_stack(tmp_path, workers):
 
 def test_a_stack_that_native_code_hides_is_unavailable(tmp_path):
     first = recorded(tmp_path, Hangs(HoldsTheLock(), 4.0), 1)[0]
-    assert first["worker"] == 0 and first["stack"] == [] and "native code holds" in first["unavailable"]
+    assert first["worker"] == 0 and first["stack"] == [] and "native code is holding" in first["unavailable"]
     assert stalls.lines(first)[1].startswith("  stack unavailable: native code")
 
 

@@ -132,9 +132,10 @@ def test_a_run_that_ends_early_counts_its_later_half(tmp_path):
     def steps(count, warm_up):
         rows = "".join(f"{i},1.0,0.0\n" for i in range(count))
         (tmp_path / "steps.csv").write_text("images,load_s,update_s\n" + rows)
-        return [images for images, _ in counted_steps(tmp_path, warm_up)]
+        return [images for images, _ in counted_steps(tmp_path, warm_up, 20)]
 
     assert steps(100, 40) == list(range(40, 100))
+    assert steps(100, 80) == list(range(80, 100)) and steps(99, 80) == list(range(49, 99))
     assert steps(100, 240) == list(range(50, 100))
     assert steps(10, 240) == [8, 9] and steps(8, 240) == steps(8, 8) == []
 
@@ -170,7 +171,8 @@ def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
     changes = {row["change"] for row in rows if row["overrides"] and not row["loading_only"]}
     assert changes == {f"num_workers={one}" for one in {1, 2, cores()} if one <= 2 * cores()}
     warm_up = json.loads(predictions.read_text())["warm_up"]
-    assert [run["change"] for run in record["timed_runs"]] == [None, "num_workers=2", None]
+    assert [(run["change"], run["steps"]) for run in record["timed_runs"]] == [
+        (None, 14), ("num_workers=2", 14), (None, 14)]
     assert warm_up["baseline"] == verify.WARM_UP and warm_up["num_workers=2"] == 32
     for number, before in enumerate((verify.WARM_UP, 8, 32, 8), 1):
         assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == before + 14

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import recipes, translation
 from ..errors import UsageError
 from .faults import pass_on
 from .transforms import callables
+
+if TYPE_CHECKING:
+    from .summary_record import Counterpart
 
 MOST_SAMPLES = 64
 # Attributes in which data sets keep paths, or tuples that begin with one; torchvision's ImageFolder has the first two.
@@ -22,7 +25,7 @@ class NoCounterpart(Exception):
     """Gives the reason why millrace's loader cannot replace a loader."""
 
 
-def counterpart_of(dataset: Any) -> dict[str, Any]:
+def counterpart_of(dataset: Any) -> Counterpart:
     """Returns what the prediction needs of a data set, as summary.json keeps it; never raises.
 
     `words` are its transforms as overrides of a recipe, `samples` up to 64 paths of its files. Where one of them is

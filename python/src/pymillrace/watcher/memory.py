@@ -17,12 +17,15 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import chain
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import proc, room
 from .live import write_at_once
 from .room import Room, bytes_text
 from .run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from .summary_record import GrowthRecord, MemoryRecord
 
 HEADER = "time_s,epoch,step,workers,trainer_bytes,workers_bytes,free_memory_bytes,free_shared_memory_bytes\n"
 INTERVAL_S = 1.0  # at least, between two samples
@@ -103,11 +106,11 @@ class Memory:
         self._main: object = None
         self._epoch: list[Sample] = []  # of the epoch under way, from its first step on
         self._peaks: list[Sample] = []  # of the epochs before, but for the first
-        self._grown: dict[str, int] | None = None  # bytes, in the latest epoch of which there are two samples
+        self._grown: GrowthRecord | None = None  # bytes, in the latest epoch of which there are two samples
         self._said = float("inf")  # steps left when the line was written
         self._count = 0
         self.warning: str | None = None  # the latest
-        self._facts: dict[str, Any] | None = None  # replaced as a whole: another thread reads it
+        self._facts: MemoryRecord | None = None  # replaced as a whole: another thread reads it
 
     def look(self) -> None:
         """Takes a sample if one is due. Writes a line on stderr if the memory is about to be full."""
@@ -193,13 +196,13 @@ class Memory:
             "" if length is None else ", before the epoch ends"))
 
     @property
-    def facts(self) -> dict[str, Any] | None:
+    def facts(self) -> MemoryRecord | None:
         """Returns `memory` of summary.json, in bytes; None without samples."""
-        return None if self._facts is None else {"samples": self._count, "cpu_s": self._spent, **self._facts}
+        return None if self._facts is None else {**self._facts, "samples": self._count, "cpu_s": self._spent}
 
-    def _conclude(self, loop: Loop, sample: Sample) -> dict[str, Any]:
+    def _conclude(self, loop: Loop, sample: Sample) -> MemoryRecord:
         peaks, length = trend(self._peaks, 1), loop.length
-        return {"trainer": sample.trainer, "workers": sample.workers, "used": sample.room.used,
+        return {"samples": self._count, "cpu_s": self._spent, "trainer": sample.trainer, "workers": sample.workers, "used": sample.room.used,
                 "total": sample.room.total, "growth_in_epoch": self._grown,
                 "growth_per_epoch": None if peaks is None or length is None else peaks.rate * length,
                 "warning": self.warning}

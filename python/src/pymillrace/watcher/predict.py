@@ -1,9 +1,9 @@
 """What-if for DataLoaders: predicts a recorded loop's images/s under other settings, from its own records."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._predict import (MODEL_ERROR, DataLoaderChange, DataLoaderInput, DataLoaderPredictor, Demand, Paging,
                         RecordedRun, mean_of)
@@ -13,6 +13,9 @@ from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER, Breakdown
 from .loop_facts import LoopFacts
 from .paging import measure
 from .threads import rows as thread_rows
+
+if TYPE_CHECKING:
+    from .summary_record import ChangeRecord, DemandRecord, ReplayRecord, SettingsRecord, WhatIfRecord
 
 PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
@@ -102,7 +105,7 @@ def paging_of(measured: DataLoaderInput, recorded: Recorded) -> Paging:
     return Paging(make, min(paging.take_s, MAX_SAVED * measured.update.cpu_s))
 
 
-def what_if(loop: LoopFacts, cores: int) -> dict[str, Any] | None:
+def what_if(loop: LoopFacts, cores: int) -> WhatIfRecord | None:
     """Returns the predictions of a run as they stand in summary.json; None if its records do not suffice."""
     given = recorded(loop, cores)
     record = None if given is None else predictions(*given)
@@ -127,17 +130,21 @@ def recorded(loop: LoopFacts, cores: int) -> tuple[DataLoaderInput, Recorded] | 
     return measured, Recorded(run, loop.batch_bytes, _per(work[COLLATE], loop.breakdown.batches).cpu_s)
 
 
-def replay_input(loop: LoopFacts, cores: int) -> dict[str, Any] | None:
+def replay_input(loop: LoopFacts, cores: int) -> ReplayRecord | None:
     """Returns what the predictions are made from, for a summary of a run that is under way."""
     given = recorded(loop, cores)
     if given is None:
         return None
     measured, of_run = given
-    return {**{key: getattr(measured, key) for key in LIMITS},
-            "fetch": [[one.cpu_s, one.blocked_s] for one in measured.fetch],
-            **{key: list(_demand(getattr(measured, key)).values()) for key in DEMANDS},
-            "batch_bytes": of_run.batch_bytes, "collate_cpu": of_run.collate_cpu,
-            **{key: getattr(of_run.run, key) for key in FACTS}}
+    send, receive, hand, update = ([one.cpu_s, one.blocked_s, round(one.threads)] for one in (
+        measured.send, measured.receive, measured.hand, measured.update))
+    run = of_run.run
+    return {"workers": measured.workers, "prefetch": measured.prefetch, "batch": measured.batch,
+            "cores": measured.cores, "fetch": [[one.cpu_s, one.blocked_s] for one in measured.fetch],
+            "send": send, "receive": receive, "hand": hand, "update": update,
+            "batch_bytes": of_run.batch_bytes, "collate_cpu": of_run.collate_cpu, "images_per_s": run.images_per_s,
+            "blocked_in_dataset": run.blocked_in_dataset, "update_s": run.update_s, "fetch_error": run.fetch_error,
+            "update_error": run.update_error}
 
 
 def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
@@ -156,13 +163,13 @@ def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
     return (DataLoaderInput(**given, fetch=fetch), of_run) if fetch else None
 
 
-def predictions_from(record: Any) -> dict[str, Any] | None:
+def predictions_from(record: Any) -> WhatIfRecord | None:
     """Returns the predictions that follow from a replay_input(). None if it is none, or no machine's."""
     given = recorded_from(record)
     return None if given is None else predictions(*given)
 
 
-def quick_predictions(measured: DataLoaderInput, of_run: Recorded) -> dict[str, Any] | None:
+def quick_predictions(measured: DataLoaderInput, of_run: Recorded) -> WhatIfRecord | None:
     """Returns predictions of more workers, and of other numbers of batches ahead, by short replays."""
     return predictions(measured.replace(steps=QUICK_STEPS), of_run, Paging(),
                        lambda change: change.argument == "prefetch_factor" or
@@ -181,7 +188,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def persistent_rows(epochs: Sequence[dict[str, Any]], alone: float) -> list[dict[str, Any]]:
+def persistent_rows(epochs: Sequence[dict[str, Any]], alone: float) -> list[ChangeRecord]:
     """Returns the row of persistent_workers=True, if a run started workers for a second epoch and went through it.
 
     The rate and the ratio are those of the whole epochs after the first, whose start-up the change saves. Epochs that
@@ -200,7 +207,7 @@ def persistent_rows(epochs: Sequence[dict[str, Any]], alone: float) -> list[dict
 
 
 def predictions(measured: DataLoaderInput, of_run: Recorded, paging: Paging | None = None,
-                wanted: Callable[[DataLoaderChange], bool] = lambda _: True) -> dict[str, Any] | None:
+                wanted: Callable[[DataLoaderChange], bool] = lambda _: True) -> WhatIfRecord | None:
     """Returns images/s of each wanted change: the recorded rate times the ratio of the two replays.
 
     `paging` is measured if it is not given. None if a replay has no work that takes time.
@@ -220,8 +227,8 @@ def predictions(measured: DataLoaderInput, of_run: Recorded, paging: Paging | No
             "shared_memory": {"make": paging.make_s, "take": paging.take_s}, "rows": rows}
 
 
-def _row(change: DataLoaderChange, predictor: DataLoaderPredictor, rate: float) -> dict[str, Any]:
-    overrides = {change.argument: change.value} if change.argument else {}
+def _row(change: DataLoaderChange, predictor: DataLoaderPredictor, rate: float) -> ChangeRecord:
+    overrides: dict[str, int | bool] = {change.argument: change.value} if change.argument else {}
     found = predictor.predict(change)
     return {"change": f"{change.argument}={change.value}" if overrides else "storage twice as fast",
             "overrides": overrides, "ratio": found.ratio, "low": found.low, "high": found.high,
@@ -229,17 +236,18 @@ def _row(change: DataLoaderChange, predictor: DataLoaderPredictor, rate: float) 
             "loader_images_per_s": found.loader_images_per_s}
 
 
-def _settings(used: DataLoaderInput) -> dict[str, Any]:
+def _settings(used: DataLoaderInput) -> SettingsRecord:
     return {"num_workers": used.workers, "prefetch_factor": used.prefetch if used.workers else None,
             "batch": used.batch, "cores": used.cores, "fetch": _demand(mean_of(used.fetch)),
-            **{key: _demand(getattr(used, key)) for key in DEMANDS}}
+            "send": _demand(used.send), "receive": _demand(used.receive), "hand": _demand(used.hand),
+            "update": _demand(used.update)}
 
 
-def _demand(demand: Demand) -> dict[str, Any]:
+def _demand(demand: Demand) -> DemandRecord:
     return {"cpu": demand.cpu_s, "blocked": demand.blocked_s, "threads": round(demand.threads)}
 
 
-def best(record: dict[str, Any]) -> dict[str, Any] | None:
+def best(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns the change of arguments that gains most at least, if that is worthwhile.
 
     Of those within 5% of the best lower end of an interval it is the one with the fewest workers.
@@ -253,19 +261,19 @@ def best(record: dict[str, Any]) -> dict[str, Any] | None:
     return min(near, key=lambda row: row["overrides"].get("num_workers", record["settings"]["num_workers"]))
 
 
-def proposal(change: dict[str, Any]) -> str:
+def proposal(change: Mapping[str, Any]) -> str:
     """Returns a change in words, with the rates that it is predicted to turn into each other."""
     now = change["images_per_s"] / change["ratio"]
     return (f"try {change['change']}: {change['images_per_s']:,.0f} images/s predicted ({change['low'] * now:,.0f} to "
             f"{change['high'] * now:,.0f}), {now:,.0f} now")
 
 
-def lines(record: dict[str, Any]) -> list[str]:
+def lines(record: Mapping[str, Any]) -> list[str]:
     """Returns the table as text."""
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value:,.0f}"
 
-    def interval(row: dict[str, Any]) -> str:
+    def interval(row: Mapping[str, Any]) -> str:
         if row["low"] is None or row["high"] is None or row["loading_only"]:
             return ""
         return f"{100 * (row['low'] - 1):+.0f} to {100 * (row['high'] - 1):+.0f}%"

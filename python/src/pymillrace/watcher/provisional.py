@@ -8,11 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .faults import stop
 from .periodic import Periodic
 from .run_directory import dump, write_file
+
+if TYPE_CHECKING:
+    from .summary_record import Summary
 
 FIRST_S, INTERVAL_S = 1.0, 10.0  # from the begin of the recording to the first summary; between two
 PATIENCE = 2.0  # seconds that the last summary waits for one that is being written
@@ -27,11 +30,11 @@ class Provisional(Periodic):
         self._lock = threading.Lock()
         self._ended = False
 
-    def write(self, record: dict[str, Any], activity: Callable[[], list[str] | None]) -> None:
+    def write(self, record: Summary, activity: Callable[[], list[str] | None]) -> None:
         """Starts writing a record, which must not change afterwards, with the workers' activity."""
         self.begin(lambda: self._write(record, activity))
 
-    def _write(self, record: dict[str, Any], activity: Callable[[], list[str] | None]) -> None:
+    def _write(self, record: Summary, activity: Callable[[], list[str] | None]) -> None:
         try:
             write_file(self._path, dump({**record, "worker_activity": activity()}), self._replace)
         except Exception as error:

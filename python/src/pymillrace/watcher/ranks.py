@@ -13,12 +13,15 @@ import os
 import statistics
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError
 from .fields import MOST_RATE, MOST_SECONDS, MOST_STEPS, Field
 from .records import open_lock, read_json
 from .run_directory import dump, is_complete, write_file
+
+if TYPE_CHECKING:
+    from .summary_record import RankRow, StragglerRecord, Summary
 
 LOCK = "ranks.lock"
 PATIENCE = 10.0  # seconds for which rank 0 waits to print the other ranks' result
@@ -30,7 +33,7 @@ def summary_name(rank: int) -> str:
     return "summary.json" if rank == 0 else f"summary.rank{rank}.json"
 
 
-def row_of(summary: Field) -> dict[str, Any]:
+def row_of(summary: Field) -> RankRow:
     """Returns what is compared between ranks. Raises DataError."""
     steps = summary["steps"].whole(0, MOST_STEPS)
     load_s, update_s, first_batch_s = (summary[key].number(0, MOST_SECONDS)
@@ -42,18 +45,18 @@ def row_of(summary: Field) -> dict[str, Any]:
             "images_per_s": rate.number(0, MOST_RATE) if rate else None, "bound": summary["bound"].text(64)}
 
 
-def _read(directory: Path, rank: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def _read(directory: Path, rank: int) -> tuple[Summary, RankRow] | None:
     """Returns the last summary of a rank and its row; None if it does not exist yet or is not a summary."""
     file = directory / summary_name(rank)
     try:
         summary = Field(read_json(file), file)
         summary["world_size"].whole(1, MOST_RANKS)
-        return (summary.value, row_of(summary)) if is_complete(summary.value) else None
+        return (cast("Summary", summary.value), row_of(summary)) if is_complete(summary.value) else None
     except (OSError, DataError):
         return None
 
 
-def complete(directory: Path) -> dict[str, Any] | None:
+def complete(directory: Path) -> Summary | None:
     """Adds the rows of the ranks that have written their summaries to rank 0's. Returns it; None if there is none."""
     try:
         file = open_lock(directory / LOCK)
@@ -75,7 +78,7 @@ def complete(directory: Path) -> dict[str, Any] | None:
         os.close(file)
 
 
-def wait_for_all(directory: Path, record: dict[str, Any]) -> dict[str, Any]:
+def wait_for_all(directory: Path, record: Summary) -> Summary:
     """Returns rank 0's summary, completed by the ranks that end within PATIENCE."""
     deadline = time.monotonic() + PATIENCE
     missing = set(range(1, record["world_size"]))
@@ -86,7 +89,7 @@ def wait_for_all(directory: Path, record: dict[str, Any]) -> dict[str, Any]:
         time.sleep(0.02)
 
 
-def straggler(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+def straggler(rows: list[RankRow]) -> StragglerRecord | None:
     """Returns the row of the rank that delays the others by its loading; None if there is none."""
     if len(rows) < 2:
         return None
@@ -97,7 +100,7 @@ def straggler(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return {**slowest, "excess_s_per_step": excess} if excess > STRAGGLES * step else None
 
 
-def line(record: dict[str, Any]) -> str:
+def line(record: Summary) -> str:
     """Returns what a run of several ranks prints."""
     found, rows = record["straggler"], record["ranks"]
     missing = record["world_size"] - len(rows)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def checked(summary: Field) -> dict[str, Any]:
     if (missing := too_short(steps)) is not None:
         return {"what_if": None, "missing": missing}
     if is_complete(summary.value):
-        predicted = predictions(summary["what_if"]) if summary["what_if"] else None
+        predicted: Mapping[str, Any] | None = predictions(summary["what_if"]) if summary["what_if"] else None
         advice = summary["advice"].text() if predicted else ""
     else:  # the run was cut off: its last summary has what predictions are made of
         predicted = predictions_from(summary["replay"].value)

@@ -11,7 +11,7 @@ import weakref
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import faults, ranks, summary, trace
 from .._watch import StepHooks
@@ -29,10 +29,14 @@ from .provisional import Provisional
 from .run_directory import RunDirectory, dump, place, place_is_known, write_file
 from .signals import without_signals_of_workers
 from .spans import LOAD
-from .stalls import LEAST_S, Stalls, Wait, Watchdog, of_worker, remove_files
+from .stalls import LEAST_S, Stalls, Wait, of_worker, remove_files
 from .threads import apply
+from .watchdog import Watchdog
 from .watched_loader import WatchedLoader, weak
 from .worker_activity import of_workers
+
+if TYPE_CHECKING:
+    from .summary_record import Summary
 
 
 def _forks() -> None:
@@ -369,8 +373,8 @@ class Session:
         if self.main.infers:  # before a training whose optimizer is not one of torch's
             others = [one for one in self.loaders if not one.infers]
             self._make_main(max(others, key=lambda one: one.table.steps, default=self.main))
-        record = {**summary.make(facts, self.main, self.loaders, complete=True),
-                  "worker_activity": of_workers(self.main.workers, self.main.records, now)}
+        record = summary.make(facts, self.main, self.loaders, complete=True)
+        record["worker_activity"] = of_workers(self.main.workers, self.main.records, now)
         try:
             write_file(self.directory.path / self.file_name("summary", "json", 1), dump(record, indent=2))
             if record["world_size"] > 1:
@@ -391,7 +395,7 @@ class Session:
                            self.interrupted, self.error, self.foreign_calls, len(self.stalls.reports),
                            len(self.deaths.reports), self.memory.facts, self.memory.warning)
 
-    def _with_ranks(self, record: dict[str, Any]) -> dict[str, Any]:
+    def _with_ranks(self, record: Summary) -> Summary:
         """Adds this rank to the summary of rank 0. Returns the summary to print, on rank 0 with the others' rows."""
         path = self.directory.path
         completed = ranks.complete(path) or record

@@ -1,8 +1,8 @@
 """Stalls: no batch for ten times the usual wait. Says who is waited for, what it does, and what the machine has left.
 
-A thread of the trainer's process looks once per second, between two iterations that start workers and not while a
-process is forked. In each worker, another one leaves what the worker does in a file of the run while one batch takes
-long. Both need the interpreter's lock of their process: of one that native code holds, the stack is unavailable.
+The trainer's process looks once per second. In each worker, a thread leaves what the worker does in a file of the run
+while one batch takes long. Both need the interpreter's lock of their process: of one that native code holds, the stack
+is unavailable.
 """
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .faults import stop
+from . import watchdog
 from .live import write_at_once
 from .printable import printable
 from .records import NotARecord, read_json
@@ -25,8 +24,6 @@ from .stack import doing
 LEAST_S = 10.0  # a shorter wait is not a stall
 FIRST_S = 60.0  # nor is a shorter one for the first batch
 USUAL = 10.0  # times the mean wait
-LOOK_S = 1.0
-PATIENCE_S = 2.0  # at most, until a thread has ended, which may wait for a core
 FRESH = 10  # looks after which a worker's file, which it writes at each look, says nothing
 WORKER_S = 0.5 * LEAST_S  # a worker that makes one batch for longer says what it does
 AGAIN = 2.0  # a stall is reported again after so many times its length
@@ -36,41 +33,6 @@ SHOWN = 6  # frames on stderr
 
 def file_of(directory: Path, process: int) -> Path:
     return directory / f"stall.{process}.json"
-
-
-class Watchdog:
-    """Looks around in a thread of its own, from start() to pause()."""
-
-    def __init__(self, look: Callable[[], bool]) -> None:
-        """`look` is called every second, until it returns False."""
-        self._look_around = look
-        self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
-
-    def start(self) -> None:
-        if self._thread is None:
-            self._ended = threading.Event()
-            self._thread = threading.Thread(target=self._look, args=(self._ended,), name="pymillrace stalls",
-                                            daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # the script may start no more threads: nobody looks
-                self._thread = None
-
-    def pause(self) -> None:
-        """Ends the thread until start() is called again."""
-        thread, self._thread = self._thread, None
-        self._ended.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(PATIENCE_S)
-
-    def _look(self, ended: threading.Event) -> None:
-        while not ended.wait(LOOK_S):
-            try:
-                if not self._look_around():
-                    return
-            except Exception as error:
-                stop(error)
 
 
 class Wait(NamedTuple):
@@ -135,11 +97,11 @@ def _who(wait: Wait, directory: Path) -> dict[str, Any]:
     why = None
     try:
         file = file_of(directory, worker.pid)
-        if time.time() - file.stat().st_mtime > FRESH * LOOK_S:
+        if time.time() - file.stat().st_mtime > FRESH * watchdog.LOOK_S:
             raise FileNotFoundError
         found |= read_json(file)
     except (OSError, TypeError, ValueError, NotARecord):
-        why = ("native code holds its interpreter's lock, or it makes no batch" if worker.is_alive() else
+        why = ("native code is holding the worker's GIL, or the worker is not making a batch" if worker.is_alive() else
                "it has ended")
     return {"worker": int(task[0]), "pid": worker.pid, **found, "unavailable": why}
 
@@ -165,24 +127,14 @@ class WorkerWatch:
         self._worker = threading.get_ident()
         self.began = 0.0  # when the batch under way was begun; 0: none is
         self._told = 0.0  # that of the batch in the file
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="pymillrace stalls", daemon=True)
-        self._thread.start()
+        self._watchdog = watchdog.Watchdog(self._tell)
+        self._watchdog.start()
 
     def end(self) -> None:
         """Ends the thread for good."""
-        self._ended.set()
-        self._thread.join(PATIENCE_S)
+        self._watchdog.pause()
 
-    def _look(self) -> None:
-        while not self._ended.wait(LOOK_S):
-            try:
-                self._tell()
-            except Exception as error:
-                stop(error)
-                return
-
-    def _tell(self) -> None:
+    def _tell(self) -> bool:
         began = self.began
         if self._told and self._told != began:
             self._file.unlink(missing_ok=True)
@@ -190,3 +142,4 @@ class WorkerWatch:
         if began and time.monotonic() - began >= WORKER_S:
             self._told = began
             write_file(self._file, dump(doing(self._worker, self._dataset)))
+        return True

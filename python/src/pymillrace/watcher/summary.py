@@ -6,7 +6,7 @@ import platform
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from .._watch import STEPS_FOR_VERDICT
 from .breakdown import KINDS, PLACES, Breakdown
@@ -15,8 +15,12 @@ from .predict import replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
 from .run_directory import seconds, sums
-from .verdict import advice, classify, too_short
+from .verdict import Verdict, advice, classify, too_short
 from .watched_loader import WatchedLoader
+
+if TYPE_CHECKING:
+    from .summary_record import (KindSums, KindTimes, LoaderSummary, LoaderTimes, MemoryRecord, RunFacts, RunResults,
+                                 Summary, ThreadsRecord, TransformRow)
 
 
 def cores() -> int:
@@ -26,16 +30,21 @@ def cores() -> int:
 CONFIG = "# Written by pymillrace watch. This file marks the folder as a run; `millrace train` cannot repeat it.\n"
 
 
-def blame_what(breakdown: Breakdown) -> dict[str, float]:
-    parts = {kind: seconds(sum(row[i] for row in breakdown.waits)) for i, kind in enumerate(KINDS)}
-    return {**parts, "load_s": sum(parts.values())}
+def blame_what(breakdown: Breakdown) -> KindSums:
+    whole = _by_kind([sum(row[i] for row in breakdown.waits) for i in range(len(KINDS))])
+    return {**whole, "load_s": whole["cpu"] + whole["blocked"] + whole["cores"] + whole["unknown"]}
 
 
-def table(rows: list[list[float]]) -> dict[str, dict[str, float]]:
-    return {place: {kind: seconds(ns) for kind, ns in zip(KINDS, row)} for place, row in zip(PLACES, rows)}
+def _by_kind(ns: list[float]) -> KindTimes:
+    cpu, blocked, cores, unknown = map(seconds, ns)  # in the order of KINDS
+    return {"cpu": cpu, "blocked": blocked, "cores": cores, "unknown": unknown}
 
 
-def transforms(names: list[str], breakdown: Breakdown) -> list[dict[str, Any]]:
+def table(rows: list[list[float]]) -> dict[str, KindTimes]:
+    return {place: _by_kind(row) for place, row in zip(PLACES, rows)}
+
+
+def transforms(names: list[str], breakdown: Breakdown) -> list[TransformRow]:
     """Returns a row per transform; times are None where no batch was sampled."""
     count = breakdown.sampled_samples
     return [{"name": name, "s_per_sample": seconds(wall) / count if count else None,
@@ -43,36 +52,36 @@ def transforms(names: list[str], breakdown: Breakdown) -> list[dict[str, Any]]:
             for name, (wall, cpu) in zip(names, breakdown.rows)]
 
 
-def device(loader: WatchedLoader) -> dict[str, Any]:
-    """Returns the seconds for which the device waited for data, and of how many waits; None where CUDA was not used."""
-    gaps = loader.device
-    if gaps is None:
-        return {"device_gap_load_s": None, "device_gaps": 0, "device_gaps_lost": 0}
-    return {"device_gap_load_s": gaps.seconds, "device_gaps": gaps.gaps, "device_gaps_lost": gaps.lost + gaps.unread}
-
-
-def _threads(loader: WatchedLoader) -> dict[str, float | None]:
+def _threads(loader: WatchedLoader) -> ThreadsRecord:
     facts = loader.facts()
     return {"all": facts.threads, "trainer_pools": facts.trainer, "pools_per_worker": facts.worker,
             "cores_wanted": facts.wanted, "cores_in_load": facts.in_load, "cores_taken": facts.taken}
 
 
-def _loader(loader: WatchedLoader) -> dict[str, Any]:
-    """Returns the summary of one loader."""
+def _times(loader: WatchedLoader) -> LoaderTimes:
+    """Returns what stands at the top of the summary too, where the loader is the main one."""
     load, update, other = sums(loader.table.total)
-    breakdown, verdict = loader.breakdown, classify(loader.loop(), cores())
+    gaps = loader.device  # None where CUDA was not used
+    return {"workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
+            "epochs": loader.table.epoch, "steps": loader.table.steps, "images": loader.table.images,
+            "load_s": load, "update_s": update, "other_s": other, "spans": by_span(loader.table.total),
+            "blame": blame(loader.breakdown), "blame_what": blame_what(loader.breakdown),
+            "device_gap_load_s": None if gaps is None else gaps.seconds,
+            "device_gaps": 0 if gaps is None else gaps.gaps,
+            "device_gaps_lost": 0 if gaps is None else gaps.lost + gaps.unread}
+
+
+def _loader(loader: WatchedLoader, verdict: Verdict) -> LoaderSummary:
+    breakdown, times = loader.breakdown, _times(loader)
     return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
-            "workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
+            **times,
             "start_method": loader.start_method, "persistent_workers": loader.persistent,
             "shared_memory_needed": loader.shared_memory_needed, "free_shared_memory": loader.free_shared_memory,
             "bound": verdict.bound, "verdict": verdict.sentence, "updates": loader.table.updates,
-            "epochs": loader.table.epoch, "steps": loader.table.steps, "images": loader.table.images,
-            "load_s": load, "update_s": update, "other_s": other, "spans": by_span(loader.table.total),
             "load_rows": {"iter": seconds(loader.table.iter_ns), "end": seconds(loader.ended_ns),
-                          "next": load - seconds(loader.table.iter_ns + loader.ended_ns)},
-            "blame": blame(breakdown), "blame_what": blame_what(breakdown),
+                          "next": times["load_s"] - seconds(loader.table.iter_ns + loader.ended_ns)},
             "blame_table": table(breakdown.waits), "work": table(breakdown.work),
-            **device(loader), "transforms": transforms(loader.transforms, breakdown), "counterpart": loader.counterpart,
+            "transforms": transforms(loader.transforms, breakdown), "counterpart": loader.counterpart,
             "batches": {"recorded": breakdown.batches - breakdown.missing, "missing": breakdown.missing,
                         "overruns": breakdown.overruns, "sampled": breakdown.sampled_batches}}
 
@@ -87,45 +96,40 @@ class Run(NamedTuple):
     foreign_calls: int  # from other threads
     stalls: int
     deaths: int
-    memory: dict[str, Any] | None
+    memory: MemoryRecord | None
     memory_warning: str | None
 
 
-def make(run: Run, main: WatchedLoader, loaders: list[WatchedLoader], complete: bool) -> dict[str, Any]:
+def make(run: Run, main: WatchedLoader, loaders: list[WatchedLoader], complete: bool) -> Summary:
     """Returns summary.json. The figures at its top are those of the main loader.
 
     A summary of a run that is under way is not `complete`: it has the replay's input in place of predictions, because
     replays would hold up the training, and measurements of the machine even more so.
     """
-    whole = _loader(main)
-    load, update, other = whole["load_s"], whole["update_s"], whole["other_s"]
-    steps = main.table.steps
-    loop = main.loop()
-    verdict = classify(loop, cores())
+    loop, times = main.loop(), _times(main)
+    verdicts = [classify(one.loop(), cores()) for one in loaders]
+    verdict = verdicts[loaders.index(main)]
+    load, update, steps = times["load_s"], times["update_s"], times["steps"]
     predicted = what_if(loop, cores()) if complete else None
     torch = sys.modules.get("torch")
-    record = {"command": "watch", "complete": complete, "version": version(), "git": "", "host": platform.node(), "cores": cores(),
-              "script": " ".join(sys.argv), "python": platform.python_version(),
-              "torch": None if torch is None else str(torch.__version__), "rank": run.rank,
-              "world_size": run.world_size, "recipe": "watch " + main.name, "loader": main.name,
-              "interrupted": run.interrupted, "error": run.error, "wall_s": run.wall_s}
-    for key in ("workers", "prefetch", "batch", "epochs", "steps", "images", "load_s", "update_s", "other_s", "spans"):
-        record[key] = whole[key]
-    record |= {"unaccounted_s": run.wall_s - (load + update + other),
-               "load_s_per_step": load / steps if steps else None,
-               "update_s_per_step": update / steps if steps else None,
-               **{key: whole[key] for key in ("device_gap_load_s", "device_gaps", "device_gaps_lost")},
-               "first_batch_s": whole["spans"]["first_batch"],
-               "images_per_s": rate(main.table.images, load, update),
-               "bound": verdict.bound,
-               "verdict": "; ".join(filter(None, (verdict.sentence, run.memory_warning))),
-               "workers_needed": verdict.workers_needed,
-               "advice": advice(loop, verdict, cores(), predicted),
-               "threads": _threads(main), "blame": whole["blame"], "blame_what": whole["blame_what"],
-               "other_threads_calls": run.foreign_calls, "stalls": run.stalls, "deaths": run.deaths,
-               "memory": run.memory, "what_if": predicted,
-               **({} if complete else {"replay": replay_input(loop, cores())}),
-               "loaders": [_loader(one) for one in loaders]}
+    facts: RunFacts = {
+        "command": "watch", "complete": complete, "version": version(), "git": "", "host": platform.node(),
+        "cores": cores(), "script": " ".join(sys.argv), "python": platform.python_version(),
+        "torch": None if torch is None else str(torch.__version__), "rank": run.rank, "world_size": run.world_size,
+        "recipe": "watch " + main.name, "loader": main.name, "interrupted": run.interrupted, "error": run.error,
+        "wall_s": run.wall_s}
+    results: RunResults = {
+        "unaccounted_s": run.wall_s - (load + update + times["other_s"]),
+        "load_s_per_step": load / steps if steps else None, "update_s_per_step": update / steps if steps else None,
+        "first_batch_s": times["spans"]["first_batch"], "images_per_s": rate(times["images"], load, update),
+        "bound": verdict.bound, "verdict": "; ".join(filter(None, (verdict.sentence, run.memory_warning))),
+        "workers_needed": verdict.workers_needed, "advice": advice(loop, verdict, cores(), predicted),
+        "threads": _threads(main), "other_threads_calls": run.foreign_calls, "stalls": run.stalls,
+        "deaths": run.deaths, "memory": run.memory, "what_if": predicted,
+        "loaders": [_loader(*one) for one in zip(loaders, verdicts)]}
+    record = cast("Summary", {**facts, **times, **results})
+    if not complete:
+        record["replay"] = replay_input(loop, cores())
     return record
 
 
@@ -138,16 +142,16 @@ def version() -> str:
         return "uninstalled"
 
 
-def lines(directory: Path, record: dict[str, Any]) -> list[str]:
+def lines(directory: Path, record: Summary) -> list[str]:
     """Returns what a run prints at its end."""
     steps = record["steps"]
     if steps == 0:
         ended = f"; ended by {record['error']}" if record["error"] else ""
         return [f"pymillrace watch: {record['loader']} gave no batch{ended}"]
     whole = record["load_s"] + record["update_s"] + record["other_s"]
-    share = {key: 100 * record[key] / whole for key in ("load_s", "update_s", "other_s")}
-    text = [f"{record['loader']}: {steps} steps in {record['wall_s']:.1f} s: load {share['load_s']:.0f}%, "
-            f"update {share['update_s']:.0f}%, other {share['other_s']:.0f}%"]
+    load, update, other = (100 * part / whole for part in (record["load_s"], record["update_s"], record["other_s"]))
+    text = [f"{record['loader']}: {steps} steps in {record['wall_s']:.1f} s: load {load:.0f}%, update {update:.0f}%, "
+            f"other {other:.0f}%"]
     parts = sorted(((ns, name) for name, ns in record["blame"].items() if name != "load_s" and ns > 0), reverse=True)
     if parts and record["load_s"] > 0:
         text.append("  waits: " + ", ".join(f"{name} {100 * ns / record['load_s']:.0f}%" for ns, name in parts[:4]))

@@ -2,7 +2,7 @@
 
 From time to time the trainer's thread reads the CPU and run-queue time of all threads of its process and of its
 workers from /proc, so that it is known how many of them want a core. Between, the clocks of the trainer's other busy
-threads are read at some steps (python/ext/watch/threads.h), which tells what they compute during load. Threads of
+threads are read at some steps (measure/data_loader/threads.h), which tells what they compute during load. Threads of
 threading.Thread are no pool's: no library's number of threads changes them. Those of workers cannot be told apart.
 """
 from __future__ import annotations
@@ -14,11 +14,14 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._watch import threads_of
 from .breakdown import TRANSFER, Breakdown
 from .proc import read
+
+if TYPE_CHECKING:
+    from .summary_record import ChangeRecord
 
 INTERVAL_S = 0.9  # at least, between two readings
 COST = 3000  # at most one part in so many of the time is CPU time of readings, but for the second one
@@ -203,7 +206,7 @@ def _children(process: str) -> list[str] | None:
     return b" ".join(known).decode().split() if known else None
 
 
-def rows(facts: Facts, workers: int, cores: int) -> list[dict[str, Any]]:
+def rows(facts: Facts, workers: int, cores: int) -> list[ChangeRecord]:
     """Returns the changes of numbers of threads to try. Nobody knows what they give before they are measured."""
     found: list[tuple[str, dict[str, int]]] = []
     torch, opencv = sys.modules.get("torch"), _opencv_threads()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,13 +81,13 @@ def _classify(loop: LoopFacts, needed: float | None) -> Verdict:
         tail = f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}"
     gap = _device_gap_share(loop, load + update)
     if gap is not None and gap < LOAD_THAT_BINDS:
-        return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update, in "
-                       f"which the host spent {_percent(share)} on load{tail}", needed)
+        return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update; "
+                       f"on the host, load is {_percent(share)} of load + update{tail}", needed)
     if loop.takes_ahead:
-        tail += "; another thread than the loop's takes the batches"
+        tail += "; batches are fetched by a thread other than the loop's"
         if share < LOAD_THAT_BINDS_AHEAD:
-            return Verdict("device", "", "device-bound: the thread that takes the batches waits for the loop in "
-                           f"{_percent(1 - share)} of its time{tail}", needed)
+            return Verdict("device", "", "device-bound: the thread that fetches batches spends "
+                           f"{_percent(1 - share)} of its time waiting for the loop{tail}", needed)
     limit = load_that_binds(bool(loop.workers) or not loop.sees_inside)
     if (gap is None and share < limit) or load <= 0:
         return Verdict("device", "", f"device-bound: load is {_percent(share)} of load + update{tail}", needed)
@@ -102,7 +103,7 @@ def _classify(loop: LoopFacts, needed: float | None) -> Verdict:
                    f"mostly {words[kind]}; load is {_percent(share)} of load + update{tail}", needed)
 
 
-def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: dict[str, Any] | None) -> str:
+def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str, Any] | None) -> str:
     """Returns one line: what to try first; nothing after too few steps.
 
     `predicted`: the predictions, where the records suffice for them.

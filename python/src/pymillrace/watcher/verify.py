@@ -55,6 +55,7 @@ class TimedRun:
     images_per_s: float
     others: float | None  # share of the cores' CPU time that other programs took; None: unknown
     failed: str | None = None  # why it gave no rate
+    steps: int = 0  # that the rate is of
 
     @property
     def void(self) -> bool:
@@ -125,12 +126,16 @@ def rate_of(rows: list[tuple[int, float]], window: int = WINDOW) -> float:
     return statistics.median(sum(images for images, _ in one) / sum(time for _, time in one) for one in windows)
 
 
-def counted_steps(run: Path, warm_up: int) -> list[tuple[int, float]]:
-    """Returns images and seconds of load + update of a run's steps after its warm-up; of its later half if it was short."""
+def counted_steps(run: Path, warm_up: int, steps: int) -> list[tuple[int, float]]:
+    """Returns images and seconds of load + update of a run's steps after its warm-up.
+
+    Of a run that ended before the `steps` after it, returns the later half, if that is more.
+    """
     try:
         with io.TextIOWrapper(open_record(run / "steps.csv", MOST_STEPS_BYTES), encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        rows = rows[min(warm_up, max(WARM_UP, len(rows) // 2)):]
+        half = len(rows) if len(rows) >= warm_up + steps else max(WARM_UP, len(rows) // 2)
+        rows = rows[min(warm_up, half):]
         return [(int(row["images"]), float(row["load_s"]) + float(row["update_s"])) for row in rows]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise WatchError(f"{run / 'steps.csv'} cannot be used: {error}") from None
@@ -190,8 +195,7 @@ class Script:
                              f"its messages are in {log}") from error
         summary: dict[str, Any] = found.value
         if not is_complete(summary):
-            raise WatchError(f"{' '.join(self.words)} was cut off, or its recording was",
-                             f"its messages are in {log}")
+            raise WatchError(f"{' '.join(self.words)}, or its recording, was cut off", f"its messages are in {log}")
         if summary.get("what_if") is None:
             raise WatchError("the records do not suffice for predictions: fewer than two steps, or records are missing",
                              f"see {run / 'summary.json'}")
@@ -238,7 +242,7 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
         name, overrides = ("baseline", {}) if change is None else (rows[change]["change"], rows[change]["overrides"])
         try:
             _, others = script.run(overrides, warm_ups[name])
-            steps = counted_steps(script.latest, warm_ups[name])
+            steps = counted_steps(script.latest, warm_ups[name], script.steps)
             if not steps:
                 raise WatchError(f"the script ended within the {WARM_UP} steps of warm-up",
                                  "let it run for more steps")
@@ -247,8 +251,8 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
             return TimedRun(change, 0.0, None, str(error))
         rate = rate_of(steps)
         disturbed = "" if others is None else f", others {100 * others:.0f}%"
-        print_lines([f"{name}: {rate:,.0f} images/s{disturbed}"], sys.stderr)
-        return TimedRun(change, rate, others)
+        print_lines([f"{name}: {rate:,.0f} images/s over {len(steps)} steps{disturbed}"], sys.stderr)
+        return TimedRun(change, rate, others, steps=len(steps))
 
     result = measure(_predict.verification_order(len(rows), blocks, SEED), run)
     record = _record(rows, result, folder)
@@ -271,8 +275,8 @@ def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[st
         "most_others": MAX_OTHERS, "outcomes": outcomes,
         "score": None if result.void else score(measured_rows),
         "timed_runs": [{"change": None if run.change is None else rows[run.change]["change"],
-                        "images_per_s": run.images_per_s if run.failed is None else None, "others": run.others,
-                        "void": run.void, "failed": run.failed}
+                        "images_per_s": run.images_per_s if run.failed is None else None, "steps": run.steps,
+                        "others": run.others, "void": run.void, "failed": run.failed}
                        for run in result.runs]}
     write_durably(folder / "verification.json", record)
     return record

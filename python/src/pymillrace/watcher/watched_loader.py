@@ -4,7 +4,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from time import perf_counter_ns, process_time_ns
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from . import room, shared_memory
 from .._watch import FLUSH, Receipts, RecordFile, StepHooks, Steps
@@ -24,6 +24,9 @@ from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .threads import Facts, Threads
 from .transforms import TransformTimer
 from .usage import Usage
+
+if TYPE_CHECKING:
+    from .summary_record import Counterpart
 
 SLOTS = 4096  # records of workers
 
@@ -103,7 +106,7 @@ class WatchedLoader:
         self.length: int | None = None  # batches of an epoch
         self.dataset, self.start_method, self.persistent = "", "", False
         self.transforms: list[str] = []
-        self.counterpart: dict[str, Any] | None = None  # of its data set, in millrace's own loader
+        self.counterpart: Counterpart | None = None  # of its data set, in millrace's own loader
         self.parts = 0
         self.records: RecordFile | None = None
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()

@@ -11,7 +11,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._predict import DataLoaderInput
 from ..errors import DataError, UsageError
@@ -24,6 +24,9 @@ from .records import NotARecord, open_record
 from .run_directory import HEADER, LOCK, file_name, is_complete
 from .tail import Tail
 from .worker_activity import CELLS, MOST_WORKERS
+
+if TYPE_CHECKING:
+    from .summary_record import RankRow
 
 MOST_RANKS = 64  # that are shown
 MOST_FIGURES = 16  # of memory
@@ -60,7 +63,7 @@ class Summary:
     advice: str
     activity: list[str]  # of worker_activity
     memory: list[tuple[str, float]]  # names and bytes
-    ranks: list[dict[str, Any]]  # of ranks.row_of()
+    ranks: list[RankRow]  # of ranks.row_of()
     straggler: int | None  # its rank
 
 
@@ -206,10 +209,10 @@ class WatchedRun:
             self._advice = summary, printable(advice if change is None else f"advice: {predict.proposal(change)}")
         return self._advice[1]
 
-    def _ranks(self, first: Field) -> list[dict[str, Any]]:
+    def _ranks(self, first: Field) -> list[RankRow]:
         """Returns a row per rank whose summary can be used; none of a single rank."""
         count = first["world_size"].whole(1, ranks.MOST_RANKS) if first["world_size"] else 1
-        rows = []
+        rows: list[RankRow] = []
         for rank in range(min(count, MOST_RANKS) if count > 1 else 0):
             try:
                 if (summary := self._summary(rank)) is not None:
