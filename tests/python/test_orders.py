@@ -237,7 +237,7 @@ def test_what_a_sampler_raises_comes_at_the_start_of_its_epoch(data):
     loop = loader(data, Failing())
     assert len(list(loop)) == len(list(loop)) == 2
     for _ in range(2):
-        with pytest.raises(mr.UsageError, match="no order for epoch 2: ValueError: no more$") as caught:
+        with pytest.raises(mr.UsageError, match="in epoch 2, the sampler raised ValueError: no more$") as caught:
             list(loop)
         assert isinstance(caught.value.__cause__, ValueError)
     loop.set_epoch(3)
@@ -264,7 +264,7 @@ class Lying:
     ([1] * 40 + [640], "index 40 of epoch 0 is 640, and the data set has 640 samples"),
     ([1] * 40 + [-1], "index 40 of epoch 0 is -1"),
     ([0] * 70000 + [2**70], "index 70000 of epoch 0 is 1180591620717411303424"),
-    ([1, 2.0] * 16, "index 1 of epoch 0 is 2.0, and no sample's"),
+    ([1, 2.0] * 16, "index 1 of epoch 0 is 2.0, which is not a sample index"),
     ([0, "1"] * 16, "index 1 of epoch 0 is '1'"),
     ([[0, 1], [2, 3]] * 16, r"index 0 of epoch 0 is \[0, 1\].*\n?.*the loader makes the batches"),
     (np.ones(640, bool), "index 0 of epoch 0 is True"),
@@ -288,8 +288,8 @@ class Distributed(list):
 
 
 @pytest.mark.parametrize("sampler, message", [
-    (3, "sampler=3 is no order of samples"),
-    ("shuffle", "sampler='shuffle' is no order of samples"),
+    (3, "sampler=3 does not give sample indices"),
+    ("shuffle", "sampler='shuffle' does not give sample indices"),
     (iter([1, 2]), "can be iterated over once"),
     (Distributed([1] * 16), "divides samples among 4 ranks, as the loader does"),
 ])
@@ -344,5 +344,5 @@ def test_ranks_compare_their_orders(data, tmp_path):
     other = "the sampler of rank 1 gave another order for epoch"
     common = ["0 32", "1 32", f"2 {other} 2 than that of rank 0: 65 indices, and not 64", "3 32"]
     last = f"0 {other} 0 than that of rank 0"
-    assert found[0] == [*common, "4 the sampler of rank 1 has no order for epoch 4", last]
-    assert found[1] == [*common, "4 the sampler has no order for epoch 4: ValueError: ", last]
+    assert found[0] == [*common, "4 the sampler of rank 1 failed in epoch 4", last]
+    assert found[1] == [*common, "4 in epoch 4, the sampler raised ValueError: ", last]

@@ -75,7 +75,7 @@ def test_a_state_goes_on_in_the_middle_and_belongs_to_its_weights(data):
     (mr.WeightedRandomSampler([float("nan")] * 640), "sample 0 has weight nan"),
     (mr.WeightedRandomSampler(replacement=1), "neither True nor False"),
     (mr.WeightedRandomSampler(num_samples=0), "num_samples"),
-    (mr.MPerClassSampler(5), "no whole number of classes"),
+    (mr.MPerClassSampler(5), "loader.batch=16 is not a multiple of sampler.per_class=5"),
     (mr.RASampler(0), "num_repeats"),
 ])
 def test_bad_input_is_named(data, sampler, message):

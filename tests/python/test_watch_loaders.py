@@ -104,9 +104,9 @@ def test_batches_that_another_thread_takes_are_recorded(tmp_path, workers):
         summary = summary_of(tmp_path / name)
         assert (summary["steps"], summary["images"], summary["loaders"][0]["epochs"]) == (50, 100, 2)
         assert missing(summary) == 0 and summary["bound"] == bound, summary["verdict"]
-        assert "another thread than the loop's takes the batches" in summary["verdict"]
+        assert "batches are fetched by a thread other than the loop's" in summary["verdict"]
         assert summary["what_if"] is None  # load and update do not take turns in that thread
-    assert "waits for the loop in" in summary["verdict"]
+    assert "of its time waiting for the loop" in summary["verdict"]
 
 
 @timing

@@ -255,14 +255,14 @@ def test_a_run_is_watched_to_its_end(tmp_path):
     terminal.until("ended, ")
     assert terminal.wait() == (0, True) and loop.wait() == 0
     last = terminal.text.rpartition("\x1b[?1049l")[2]  # stays on the terminal's own screen
-    assert "200 steps" in last and "device-bound" in last and "q ends this page" not in last, last
+    assert "200 steps" in last and "device-bound" in last and "press q to quit" not in last, last
 
 
 @pytest.mark.parametrize("keys", (b"q", b"\x03"), ids=("q", "Ctrl-C"))
 def test_a_key_ends_it_and_restores_the_terminal(tmp_path, keys):
     with running(tmp_path / "run"):
         terminal = Terminal(tmp_path, "run")
-        terminal.until("q ends this page")
+        terminal.until("press q to quit")
         assert termios.tcgetattr(terminal.slave) != terminal.before
         terminal.press(keys)
         assert terminal.wait() == (0, True), terminal.text
@@ -272,7 +272,7 @@ def test_a_key_ends_it_and_restores_the_terminal(tmp_path, keys):
 def test_an_exception_and_a_signal_restore_the_terminal(tmp_path):
     with running(tmp_path / "run"):
         terminal = Terminal(tmp_path, "run")
-        terminal.until("q ends this page")
+        terminal.until("press q to quit")
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.wait() == (128 + signal.SIGTERM, True), terminal.text
         (tmp_path / "sitecustomize.py").write_text(
@@ -286,12 +286,12 @@ def test_an_exception_and_a_signal_restore_the_terminal(tmp_path):
 def test_the_page_follows_the_terminals_width_and_stops_with_ctrl_z(tmp_path):
     with running(tmp_path / "run"):
         terminal = Terminal(tmp_path, "run", "--every", "60s", columns=120)
-        terminal.until("q ends this page")
+        terminal.until("press q to quit")
         assert VERDICT in terminal.text and "\x1b[33m" in terminal.text
         terminal.text = ""
         terminal.resize(40)
         terminal.process.send_signal(signal.SIGWINCH)  # as the kernel does in a terminal of its session
-        terminal.until("q ends this page", 20)  # long before the next look
+        terminal.until("press q to quit", 20)  # long before the next look
         assert VERDICT[:30] in terminal.text and VERDICT not in terminal.text
         terminal.press(b"\x1a")
         terminal.until("\x1b[?1049l")
@@ -315,7 +315,7 @@ def test_colours_are_left_out_where_they_are_not_wanted(tmp_path, environment):
 def test_a_record_that_is_damaged_meanwhile_is_said_and_read_again(tmp_path):
     with running(tmp_path / "run"):
         terminal = Terminal(tmp_path, "run", "--every", "1s")
-        terminal.until("q ends this page")
+        terminal.until("press q to quit")
         whole = (tmp_path / "run/summary.json").read_text()
         (tmp_path / "run/summary.json").write_text(whole[:100])
         terminal.until("holds no JSON")
