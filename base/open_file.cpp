@@ -16,7 +16,8 @@ void require_resources(std::string_view path, int error) {
   if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) return;
   throw RunError(fmt::format("{}: cannot be opened: {}", path, std::strerror(error)),
                  error == EMFILE ? "allow more open files: ulimit -n"
-                                 : "other programs have what it takes: end some, or wait");
+                                 : "other programs are using up the system's open files or memory: "
+                                   "close some of them, or wait");
 }
 
 OpenFile open_regular(const char* path) {

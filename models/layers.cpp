@@ -150,7 +150,7 @@ constexpr double kMomentum = 0.1;
 constexpr std::array<std::int64_t, 3> kAllButChannels{0, 2, 3};
 
 [[noreturn]] void refuse_single_value() {
-  throw RunError("batch norm has one value a channel to take a variance of",
+  throw RunError("batch norm needs more than one value per channel, but this batch has only one",
                  "set loader.drop_last=true, or make the batch or the images larger");
 }
 

@@ -202,7 +202,7 @@ File File::read(const std::filesystem::path& path) {
   if (!in.descriptor && errno == ENOENT)
     throw DataError(path.string() + ": no such file", "check the path");
   if (!in.descriptor)
-    throw DataError(path.string() + ": cannot be opened", "check who may read it");
+    throw DataError(path.string() + ": cannot be opened", "check its permissions");
   std::vector<std::byte> bytes(in.size);
   if (base::read_at(in.descriptor.get(), reinterpret_cast<std::uint8_t*>(bytes.data()), in.size, 0,
                     path.c_str()) != in.size)
@@ -220,7 +220,7 @@ File File::parse(std::vector<std::byte> bytes, const std::string& name) {
   const std::uint64_t length = read_length(all);
   if (length > kMaxHeader || length > all.size() - kLengthBytes)
     refuse("its header says it has " + std::to_string(length) + " bytes; the file has " +
-           std::to_string(all.size() - kLengthBytes) + " behind that");
+           std::to_string(all.size() - kLengthBytes) + " after that");
   const std::string_view text(reinterpret_cast<const char*>(all.data()) + kLengthBytes, length);
   const std::span<const std::byte> data = all.subspan(kLengthBytes + length);
 

@@ -83,7 +83,7 @@ void Recipe::read(const std::string& recipe, std::span<const std::string> overri
 
 void Recipe::load_file(const std::filesystem::path& file) {
   std::ifstream in = base::open_record(file);
-  if (!in) throw UsageError(file.string() + ": cannot be read", "check who may read it");
+  if (!in) throw UsageError(file.string() + ": cannot be read", "check its permissions");
   const std::string text = base::read_record(in, file);
   if (const std::size_t line = recipe::line_nested_too_deep(text); line > 0)
     throw UsageError(fmt::format("{}:{}: more than {} levels, of a key's parts or of brackets",
@@ -118,7 +118,7 @@ void Recipe::load_file(const std::filesystem::path& file) {
         if (name == "id" && value.is_string()) {
           spec.id = *value.value<std::string>();
           if (spec.id.empty())
-            throw UsageError(at + ": an empty id", "leave it out for the op's name");
+            throw UsageError(at + ": id is empty", "remove it: the op's name is then its id");
         } else if (name == "enabled" && value.is_boolean()) {
           spec.enabled = *value.value<bool>();
         } else if (const Param* param = find(declared.params, name)) {
@@ -259,8 +259,8 @@ void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& prefix,
     if (part.substr(0, equals) == "id") {
       const std::string id = part.substr(equals + 1);
       if (id.empty() || !base::is_utf8(id) || id != unused_id(chain, id))
-        throw UsageError(where + ": an id must be new, not empty, and UTF-8",
-                         "leave it out for " + inserted->id);
+        throw UsageError(where + ": an id must be unused, non-empty and UTF-8",
+                         "without id=, it is " + inserted->id);
       inserted->id = id;
     } else {
       const std::string key = prefix + inserted->id + "." + part.substr(0, equals);

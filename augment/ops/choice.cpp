@@ -251,8 +251,8 @@ std::vector<double> one_strength(const Values& values) {
   return {all[magnitude]};
 }
 
-constexpr Parameter kInterpolation = choice("interpolation", "nearest", "nearest|bilinear",
-                                            "how levels between pixels are computed");
+constexpr Parameter kInterpolation =
+    choice("interpolation", "nearest", "nearest|bilinear", "interpolation method");
 
 class AutoAugment {
  public:

@@ -180,8 +180,8 @@ const Augmentation kRandomCrop = kAugmentation<RandomCrop>;
 
 namespace {
 
-constexpr Parameter kResizeInterpolation = choice("interpolation", "bilinear", "nearest|bilinear",
-                                                  "how levels between pixels are computed");
+constexpr Parameter kResizeInterpolation =
+    choice("interpolation", "bilinear", "nearest|bilinear", "interpolation method");
 constexpr Parameter kAntialias =
     boolean("antialias", "true", "bilinear: widen the filter where the image shrinks");
 

@@ -118,8 +118,7 @@ class Elastic {
               "strength: displacements are smoothed noise times half of it, in pixels; or [x, y]"),
       numbers("sigma", "[5]", lengths(1, 2), 0, kMaxSigma,
               "smoothness in pixels, or [x, y]; 0: none"),
-      choice("interpolation", "bilinear", "nearest|bilinear",
-             "how levels between pixels are computed"),
+      choice("interpolation", "bilinear", "nearest|bilinear", "interpolation method"),
       fill_param()};
 
   explicit Elastic(const Values& values) : interpolation_(values.interpolation()) {

@@ -99,8 +99,7 @@ class RandomAffine {
       millrace::numbers(
           "shear", "[0]", lengths(1, 2, 4), -89, 89,
           "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
-      choice("interpolation", "nearest", "nearest|bilinear",
-             "how levels between pixels are computed"),
+      choice("interpolation", "nearest", "nearest|bilinear", "interpolation method"),
       fill_param(),
       millrace::numbers("center", "[]", lengths(0, 2), -65535, 65535,
                         "[x, y] in pixels from the top left corner; []: the image's centre")};
@@ -181,8 +180,7 @@ class Affine {
               "shift as a fraction of width and height, truncated to whole pixels: [x, y]"),
       number("scale", "1", 0.01, 100, "factor"),
       numbers("shear", "[0, 0]", lengths(2), -89, 89, "degrees: [x, y]"),
-      choice("interpolation", "nearest", "nearest|bilinear",
-             "how levels between pixels are computed"),
+      choice("interpolation", "nearest", "nearest|bilinear", "interpolation method"),
       fill_param(),
       numbers("center", "[]", lengths(0, 2), -65535, 65535,
               "[x, y] in pixels from the top left corner; []: the image's centre")};
@@ -244,8 +242,7 @@ class RandomRotation {
   static constexpr Parameter kParams[] = {
       millrace::numbers("degrees", "[0]", lengths(1, 2), -360, 360,
                         "angle in degrees: d for [-d, d], or [low, high]"),
-      choice("interpolation", "nearest", "nearest|bilinear",
-             "how levels between pixels are computed"),
+      choice("interpolation", "nearest", "nearest|bilinear", "interpolation method"),
       millrace::numbers("center", "[]", lengths(0, 2), -65535, 65535,
                         "[x, y] in pixels from the top left corner; []: the image's centre"),
       fill_param()};
@@ -336,8 +333,7 @@ class RandomPerspective {
       number("distortion_scale", "0.5", 0, 1,
              "largest shift of a corner, as a fraction of half a side"),
       number("p", "0.5", 0, 1, "probability"),
-      choice("interpolation", "bilinear", "nearest|bilinear",
-             "how levels between pixels are computed"),
+      choice("interpolation", "bilinear", "nearest|bilinear", "interpolation method"),
       fill_param()};
 
   explicit RandomPerspective(const Values& values)

@@ -61,7 +61,7 @@ void check_form(const Source& source) {
              : source.channels == 1 || source.channels == 3)
     return;
   throw UsageError(
-      fmt::format("images of {} channels", source.channels),
+      fmt::format("images of {} channels are not supported", source.channels),
       floats ? fmt::format("at most {} channels are taken: choose some of them", kMaxChannels)
              : "set decode.depth=16 or decode.depth=float, which keep all channels");
 }
@@ -144,9 +144,9 @@ void Plan::add_group(std::int32_t group, const std::string& op) {
   constexpr int kLargest = 1 << 16;  // beyond any batch; the product of two groups fits an int
   group_ = std::lcm(group_, group);
   if (group_ > kLargest)
-    throw UsageError(fmt::format("{} works on groups of {}, which fit those of the ops before it "
-                                 "only every {} samples",
-                                 op, group, group_),
+    throw UsageError(fmt::format("{} works on groups of {}: together with the groups of earlier "
+                                 "ops, that needs groups of {} samples, more than {}",
+                                 op, group, group_, kLargest),
                      "leave one of the ops out");
 }
 

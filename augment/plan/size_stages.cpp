@@ -32,7 +32,7 @@ void check_keys(const Recipe& recipe) {
   if (epochs.size() + 1 != std::max<std::size_t>(sizes.size(), 1))
     throw UsageError(fmt::format("output.milestones has {} epochs for {} sizes in output.sizes",
                                  epochs.size(), sizes.size()),
-                     "give the first epoch of each size but the first one's: "
+                     "give the epoch at which each size after the first begins: "
                      "output.sizes=[128,160,192] output.milestones=[8,12]");
   if (sizes.size() > kMaxSizes)
     throw UsageError(fmt::format("output.sizes has {} sizes", sizes.size()),
@@ -61,7 +61,7 @@ std::vector<SizeStage> size_stages(const Recipe& recipe) {
                      "end it in one, for example augment+=random_resized_crop");
   std::vector<double> size = decides->params.numbers("size");
   if (size.front() != size.back())
-    throw UsageError(fmt::format("output.sizes are sides of squares, and augment.{}.size=[{},{}]",
+    throw UsageError(fmt::format("output.sizes are sides of squares, but augment.{}.size=[{},{}]",
                                  decides->id, size.front(), size.back()),
                      "give that op a square size");
   for (std::size_t i = 0; i < sizes.size(); ++i) {

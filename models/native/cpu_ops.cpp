@@ -25,7 +25,7 @@ namespace {
 
 Pair pair_of(const char* op, at::IntArrayRef values) {
   if (values.size() != 2)
-    refuse(op, "takes 2 numbers an argument, not " + std::to_string(values.size()));
+    refuse(op, "takes 2 numbers per argument, not " + std::to_string(values.size()));
   return {values[0], values[1]};
 }
 

@@ -38,7 +38,8 @@ Depth depth_of(std::string_view descr) {
                                     {"'<u2'", Depth::u16},
                                     {"'<f4'", Depth::f32}})
     if (descr.starts_with(type)) return depth;
-  npy_fails(fmt::format("an array of {}", base::printable(descr.substr(0, descr.find(',')))));
+  npy_fails(fmt::format("an array of {} is not supported",
+                        base::printable(descr.substr(0, descr.find(',')))));
 }
 
 /// Reads "(height, width)" or "(height, width, channels)".
@@ -50,7 +51,8 @@ std::array<std::uint32_t, 3> shape_of(std::string_view text) {
   const char* at = tuple.data() + 1;
   const char* const stop = tuple.data() + tuple.size();
   const auto refuse = [&] {
-    npy_fails(fmt::format("an array of shape {}", base::printable(text.substr(0, tuple.size()))));
+    npy_fails(fmt::format("an array of shape {} is not supported",
+                          base::printable(text.substr(0, tuple.size()))));
   };
   if (tuple.size() < 2 || tuple[0] != '(') npy_fails("damaged: its header has no shape");
   while (at < stop && *at != ')') {

@@ -17,7 +17,7 @@ BatchSequence::BatchSequence(const LoaderOptions& options, const Sampler& sample
       per_epoch_(millrace::batches_per_epoch(options, samples)),
       group_(std::max(1, group)) {  // a whole batch has one rank
   if (options_.first_batch > end())
-    throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
+    throw UsageError(fmt::format("batch {} is past the last one: there are {} in {} epochs",
                                  options_.first_batch, end(), options_.epochs));
 }
 

@@ -71,7 +71,7 @@ Shuffle Shuffle::parse(const std::string& text) {
     if (status == std::errc() && stop == end && shuffle.window > 0) return shuffle;
   }
   throw UsageError("loader.shuffle=" + text + " is not an order of samples",
-                   "use global, none or window:N with N samples a window");
+                   "use global, none or window:N with N samples per window");
 }
 
 std::uint64_t epoch_samples(const LoaderOptions& options, std::uint64_t samples) {

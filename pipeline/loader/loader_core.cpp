@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/number_text.h"
 #include "measure/sample_range.h"
 #include "millrace/error.h"
 #include "pipeline/loader/noise.h"
@@ -199,10 +200,11 @@ std::optional<std::size_t> LoaderCore::next() {
     const std::lock_guard lock(freeing_);
     if (freed_ + slots_.size() <= consumed_)  // the next slot is still with the caller
       throw RunError(
-          fmt::format("next(): the caller holds the batch of {} before, and there are {} slots",
-                      slots_.size(), slots_.size()),
-          options_.workers > 0 ? "give older batches back first, or raise loader.prefetch"
-                               : "give older batches back first");
+          fmt::format("next(): the batch returned {} ago has not been released, and the loader has "
+                      "only {}",
+                      base::counted(slots_.size(), "call"), base::counted(slots_.size(), "slot")),
+          options_.workers > 0 ? "release older batches first, or raise loader.prefetch"
+                               : "release older batches first");
   }
   const std::size_t index = consumed_ % slots_.size();
   Slot& slot = slots_[index];

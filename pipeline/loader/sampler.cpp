@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/number_text.h"
 #include "base/rng.h"
 #include "millrace/error.h"
 
@@ -66,8 +67,8 @@ void check_weights(const SamplerOptions& sampler, std::uint64_t count, std::uint
                      "weights are relative: 1, 2, 0.5");
   if (!sampler.replacement && samples > drawable)
     throw UsageError(
-        fmt::format("sampler.replacement=false: {} samples of {} that have a weight above 0",
-                    samples, drawable),
+        fmt::format("sampler.replacement=false: cannot draw {}, as only {} {} a weight above 0",
+                    base::counted(samples, "sample"), drawable, drawable == 1 ? "has" : "have"),
         fmt::format("set sampler.samples to at most {}", drawable));
 }
 
@@ -85,11 +86,11 @@ void check_sampler(const LoaderOptions& options, std::uint64_t count) {
   };
   switch (sampler.kind) {
     case Kind::shuffle:
-      return at_most(count, fmt::format("the data set has {}, and each comes once", count));
+      return at_most(count, fmt::format("the data set has only {}, and each is drawn once", count));
     case Kind::repeat:
-      return at_most(
-          count * static_cast<std::uint64_t>(sampler.repeats),
-          fmt::format("the data set has {}, and each comes {} times", count, sampler.repeats));
+      return at_most(count * static_cast<std::uint64_t>(sampler.repeats),
+                     fmt::format("the data set has only {}, and each is drawn {}", count,
+                                 base::counted(sampler.repeats, "time")));
     case Kind::weighted:
       if (sampler.weights != nullptr) return check_weights(sampler, count, samples);
       if (!sampler.replacement)
@@ -98,14 +99,13 @@ void check_sampler(const LoaderOptions& options, std::uint64_t count) {
       return;
     case Kind::balanced:
       if (options.batch % sampler.per_class != 0)
-        throw UsageError(fmt::format("a batch of {} holds no whole number of classes with {} "
-                                     "samples each",
+        throw UsageError(fmt::format("loader.batch={} is not a multiple of sampler.per_class={}",
                                      options.batch, sampler.per_class),
                          "choose loader.batch as a multiple of sampler.per_class");
       if (samples % static_cast<std::uint64_t>(options.batch) != 0)
-        throw UsageError(
-            fmt::format("sampler.samples={} are no whole batches of {}", samples, options.batch),
-            "choose a multiple of loader.batch");
+        throw UsageError(fmt::format("sampler.samples={} is not a multiple of loader.batch={}",
+                                     samples, options.batch),
+                         "choose a multiple of loader.batch");
       return;
     case Kind::given:
       return;

@@ -29,11 +29,15 @@ std::string annotations_of(const DataOptions& options) {
       return file;
     throw MissingSplit(
         fmt::format("{}: no annotations for split '{}'", options.path, options.split),
-        "give the set annotations/instances_train.json, or data.path the file itself");
+        fmt::format(
+            "add annotations/instances_{}.json to the folder{}", options.split,
+            options.split == "train" ? ", or set data.path to the annotation file itself" : ""));
   }
   if (options.split != "train" && base::exists(options.path))
-    throw MissingSplit(fmt::format("{}: one annotation file, which is split 'train'", options.path),
-                       "give the folder that holds annotations/instances_val.json");
+    throw MissingSplit(
+        fmt::format("{}: a single annotation file provides only split 'train', not '{}'",
+                    options.path, options.split),
+        "give the folder that holds annotations/instances_val.json");
   return options.path;
 }
 

@@ -24,7 +24,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kMaxPixelsPerSide = 1 << 20;
-constexpr const char* kWantedFile = "give a file in COCO's format, as instances_train2017.json";
+constexpr const char* kWantedFile =
+    "give a file in COCO's format, such as instances_train2017.json";
 constexpr const char* kRepair = "repair or remove the entry";
 constexpr const char* kMendOutline = "repair it, or leave data.instance_masks out";
 

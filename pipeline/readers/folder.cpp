@@ -93,7 +93,7 @@ std::string find_split(const std::string& folder, const std::string& split) {
   if (split == "train" && !has_splits) return folder;
   throw MissingSplit(fmt::format("{}: no folder for split '{}' (looked for {})", folder, split,
                                  fmt::join(names, ", ")),
-                     "give the set a folder a split: train/CLASS/..., test/CLASS/...");
+                     "give the set one folder per split: train/CLASS/..., test/CLASS/...");
 }
 
 FolderListing::FolderListing(std::string root, std::string lone_class, bool arrays)

@@ -48,7 +48,7 @@ class RamReader final : public Reader {
     const std::uint64_t free = free_memory();
     if (info_.bytes > free - std::min(free, promised))
       throw UsageError(
-          fmt::format("data.cache=ram: {} of {} takes {:.1f} MB, and {:.1f} MB are free",
+          fmt::format("data.cache=ram: {} of {} takes {:.1f} MB, but only {:.1f} MB are free",
                       info_.path, info_.split, static_cast<double>(info_.bytes) / 1e6,
                       static_cast<double>(free - std::min(free, promised)) / 1e6),
           "use data.cache=os: the system keeps as much of the set as fits");

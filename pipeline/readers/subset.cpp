@@ -201,7 +201,7 @@ Fold parse_fold(const std::string& text) {
     if (part && parts && *part >= 1 && *part <= *parts && *parts >= 2) return {*part, *parts};
   }
   throw UsageError("data.fold=" + text + " is not a fold",
-                   "give K/N: part K of N, as 2/5; K counts from 1");
+                   "give K/N: part K of N, such as 2/5; K counts from 1");
 }
 
 std::string source_split(const DataOptions& options) {

@@ -106,7 +106,7 @@ Url Url::parse(std::string_view text) {
   Url url;
   if (colon != std::string_view::npos) url.scheme = base::lower(text.substr(0, colon));
   if (std::find(kSchemes.begin(), kSchemes.end(), url.scheme) == kSchemes.end())
-    refuse(text, "not an address of http, https, s3 or gs, and no other ones are read");
+    refuse(text, "unsupported address: only http, https, s3 and gs are read");
   std::string_view rest = text.substr(colon + 3);
   if (!url.is_bucket()) rest = rest.substr(0, rest.find('#'));
   const std::size_t end = rest.find_first_of("/?");

@@ -294,8 +294,9 @@ S3Settings s3_settings() {
   const std::string region = first_of({setting("AWS_REGION"), setting("AWS_DEFAULT_REGION"),
                                        profile.at("region"), settings.region});
   if (!is_region(region))
-    throw UsageError(fmt::format("AWS_REGION={}: no name of a region", base::printable(region)),
-                     "write it like us-east-1");
+    throw UsageError(
+        fmt::format("AWS_REGION={} is not the name of a region", base::printable(region)),
+        "write it like us-east-1");
   settings.region = region;
   const bool ignored = is_on("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
   const std::string endpoint =

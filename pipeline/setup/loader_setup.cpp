@@ -29,8 +29,8 @@ std::shared_ptr<const std::vector<double>> read_weights(const std::string& file)
     const char* end = line.data() + line.size();
     const auto [stop, status] = std::from_chars(line.data(), end, weight);
     if (status != std::errc() || stop != end)
-      throw UsageError(fmt::format("sampler.weights={}: line {}: '{}' is no number", file, number,
-                                   base::printable(line)),
+      throw UsageError(fmt::format("sampler.weights={}: line {}: '{}' is not a number", file,
+                                   number, base::printable(line)),
                        "give one number per line");
     weights->push_back(weight);
   });

@@ -42,7 +42,7 @@ struct Entry {
 constexpr std::array<Entry, 8> kReaders{
     {{"idx", open_idx, "IDX files, as MNIST comes in; .gz too"},
      {"cifar", open_cifar, "CIFAR-10's and CIFAR-100's binary files"},
-     {"folder", open_folder, "image files, a folder a class"},
+     {"folder", open_folder, "image files, one folder per class"},
      {"tar", open_any_tar, "images in tar files, WebDataset's layout or a folder's; shards"},
      {"manifest", open_manifest, "image files that a CSV or JSONL file lists with their labels"},
      {"coco", open_coco, "images with boxes and key points, as COCO's JSON files list them"},
@@ -70,8 +70,10 @@ std::unique_ptr<Reader> prepared(std::unique_ptr<Reader> whole, const DataOption
   }
   if (options.cache != Cache::os &&
       (!whole->info().members.empty() || (whole->info().masks && whole->info().reader == "tar")))
-    throw UsageError("data.cache=ram and cold serve the images of archives alone",
-                     "leave out data.cache, or data.members and data.masks");
+    throw UsageError(
+        fmt::format("data.cache={} serves only an archive's images, not its members or masks",
+                    options.cache == Cache::ram ? "ram" : "cold"),
+        "use data.cache=os, or leave out data.members and data.masks");
   auto reader = choose_subset(std::move(whole), options);
   switch (options.cache) {
     case Cache::ram:

@@ -37,22 +37,21 @@ std::vector<Param> data_keys() {
                   "masks for segmentation, 8-bit gray or palette PNGs whose pixels are class ids; "
                   "data.reader=folder: their folder, MASKS/SPLIT/.../NAME.png beside "
                   "DIR/SPLIT/.../NAME.jpg; manifest: the column of their paths; tar: the ending of "
-                  "a member, as seg.png"),
+                  "a member, such as seg.png"),
       Param::text("data.members", "",
-                  "data.reader=tar: other members of each sample that batches hand out, as "
-                  "txt,json: their names behind the key's dot"),
+                  "data.reader=tar: other members of each sample to include in batches, by "
+                  "extension, such as txt,json"),
       Param::boolean("data.instance_masks", false,
                      "true: data.reader=coco hands out a mask of each object, from its outline"),
       Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),
-      Param::text(
-          "data.fold", "",
-          "K/N, as 2/5: divide split train into N parts, in each class alike; split test is "
-          "then part K, and train the others"),
+      Param::text("data.fold", "",
+                  "K/N, such as 2/5: divide split train into N parts, stratified by class; split "
+                  "test becomes part K, split train the other parts"),
       Param::text("data.subset", "",
-                  "text file of sample indices, one per line, which split train is limited to"),
-      Param::number("data.fraction", 1, 1e-9, 1,
-                    "fraction of each class, which split train is limited to; it does not depend "
-                    "on the seed"),
+                  "text file with one sample index per line: split train keeps only these"),
+      Param::number(
+          "data.fraction", 1, 1e-9, 1,
+          "fraction of each class that split train keeps; it does not depend on the seed"),
       Param::integer("data.max_pixels", static_cast<std::int64_t>(kMaxPixels), 1, kMax,
                      "largest image; one with more pixels is rejected before it is decoded")
           .in("pixels"),
@@ -75,8 +74,8 @@ std::vector<Param> data_keys() {
                      "0: no limit")
           .in("bytes"),
       Param::number("data.remote.deadline", 120, 1, 86'400,
-                    "longest time without progress, over all attempts, after which a remote "
-                    "archive ends the run")
+                    "time without progress, over all attempts, after which fetching a remote "
+                    "archive fails and the run ends")
           .in("s"),
       Param::number("data.storage.bandwidth", 0, 0, 1e9,
                     "bandwidth of the emulated storage; 0: no limit")
@@ -103,8 +102,8 @@ std::vector<Param> data_keys() {
           "decode.scale", "exact", {"exact", "dct"},
           "dct: decode a JPEG that is reduced later at 1/2, 1/4 or 1/8 of its size (approximate)"),
       Param::choice("decode.jpeg", "auto", {"auto", "libjpeg"},
-                    "who decodes the Huffman codes of JPEG images; auto: millrace, where it can, "
-                    "which is faster; libjpeg: libjpeg-turbo; the pixels are the same"),
+                    "JPEG Huffman decoder: auto: millrace's own where possible (faster); libjpeg: "
+                    "always libjpeg-turbo; the pixels are the same"),
       Param::choice(
           "decode.region", "on", {"on", "off"},
           "on: decode only the region that the first pass reads; the pixels are the same"),
@@ -188,7 +187,7 @@ std::vector<Param> target_keys() {
       Param::number("targets.min_visibility", 0, 0, 1,
                     "part of a box's area that must be left after clipping, or it is left out"),
       Param::text("targets.flip_pairs", "",
-                  "key points that exchange their places in mirrored images, which count from 0: "
+                  "pairs of key points to swap when an image is mirrored, numbered from 0: "
                   "1-2,3-4"),
       Param::integer("targets.mask_fill", 255, 0, 255,
                      "class id of a mask's pixels that lie outside its image"),

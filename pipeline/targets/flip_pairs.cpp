@@ -20,7 +20,7 @@ FlipPairs parse_flip_pairs(const std::string& text) {
         status == std::errc() && stop == end)
       return value;
     throw UsageError(fmt::format("targets.flip_pairs={} is no list of pairs", text),
-                     "write pairs of key points, which count from 0, as 1-2,3-4");
+                     "write pairs of key points, numbered from 0, such as 1-2,3-4");
   };
   FlipPairs pairs;
   for (std::string_view rest = text; !rest.empty();) {

@@ -257,7 +257,7 @@ void check_plugin_file(const std::string& file) {
   std::vector<Elf64_Phdr> segments(header.e_phnum);
   const std::size_t bytes = segments.size() * sizeof(Elf64_Phdr);
   if (header.e_phoff > open.size || !read(segments.data(), bytes, header.e_phoff))
-    fail(fmt::format("it is cut short: its headers end behind byte {}", open.size));
+    fail(fmt::format("it is cut short: its headers end after byte {}", open.size));
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC) continue;
     if (segment.p_offset > open.size || segment.p_filesz > open.size - segment.p_offset)

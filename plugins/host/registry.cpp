@@ -86,8 +86,10 @@ class Registry {
         if (reader.name == name) refuse(entry, fmt::format("a reader '{}'", name), "");
       for (const Param& key : recipe_keys())
         if (key.name == "data." + name || key.name.starts_with("data." + name + "."))
-          refuse(entry, fmt::format("a key '{}', which a reader '{}' can't have,", key.name, name),
-                 "");
+          throw DataError(fmt::format("{}: plugin refused: a reader named '{}' would collide with "
+                                      "the recipe key {}",
+                                      entry.file, name, key.name),
+                          "rename the reader");
     }
   }
   static void check_new(const PluginEntry& entry, const PluginEntry& other) {

@@ -258,8 +258,8 @@ std::int32_t Unit::add_child(const millrace_create* create, const char* text) {
   auto& self = *static_cast<Unit*>(create->host);
   try {
     if (self.depth_ == kDeepest)
-      throw UsageError(fmt::format("more than {} choices within each other", kDeepest),
-                       "put what they choose from side by side");
+      throw UsageError(fmt::format("choices nested more than {} deep", kDeepest),
+                       "flatten them: list their ops in one choice");
     Recipe recipe(op_declarations());
     recipe.set(std::string("augment+=") + text);
     const OpSpec& spec = recipe.augment().front();

@@ -28,8 +28,8 @@ std::string FailureReport::text() const {
     case FailureKind::died:
       return fmt::format("{} died at step {}: its connection closed without a goodbye", who, step);
     case FailureKind::silent:
-      return fmt::format("{} has not been heard of for {:.1f} s, the last time at step {}", who,
-                         idle_s, step);
+      return fmt::format("{} has not been heard from for {:.1f} s; its last message was at step {}",
+                         who, idle_s, step);
     case FailureKind::stuck:
       return fmt::format("{} is stuck at step {}: no progress for {:.1f} s, and others wait for it",
                          who, step, idle_s);
@@ -295,8 +295,9 @@ Message ask(const base::Descriptor& server, const std::string& hello, MessageRea
 
 ControlChannel::ControlChannel(ControlOptions options) : options_(std::move(options)) {
   if (options_.world < 1 || options_.rank < 0 || options_.rank >= options_.world)
-    throw UsageError(fmt::format("rank {} of {} ranks", options_.rank, options_.world),
-                     "ranks are numbered from 0 to the world size minus one");
+    throw UsageError(
+        fmt::format("rank {} is out of range for {} ranks", options_.rank, options_.world),
+        "ranks are numbered from 0 to the world size minus one");
   if (!(options_.timeout_s >= 0.1) || !std::isfinite(options_.timeout_s))
     throw UsageError(
         fmt::format("ranks cannot be watched with a time-out of {} s", options_.timeout_s),
@@ -351,7 +352,9 @@ std::unique_ptr<ControlChannel> ControlChannel::connect(ControlOptions options,
   const auto* welcome = std::get_if<Welcome>(&answer);
   if (welcome == nullptr)
     throw RunError(
-        fmt::format("what listens at {}, port {} does not answer as rank 0 would", host, port));
+        fmt::format("the process listening at {}, port {} did not answer like rank 0 of a "
+                    "millrace run",
+                    host, port));
   channel->start(
       [loop = std::make_shared<ControlLoop>(channel->options_, channel->state_, std::move(server),
                                             std::move(reader), *welcome)] { loop->run(); });

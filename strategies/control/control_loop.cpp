@@ -239,9 +239,9 @@ void ControlLoop::greet(Connection& from, const Hello& hello) {
   if (hello.key != options_.key) {
     refusal = "it belongs to another run";
   } else if (hello.world != static_cast<std::uint32_t>(options_.world)) {
-    refusal = fmt::format("it counts {} ranks, rank 0 counts {}", hello.world, options_.world);
+    refusal = fmt::format("its world size is {}, rank 0's is {}", hello.world, options_.world);
   } else if (hello.rank == 0 || hello.rank >= hello.world) {
-    refusal = fmt::format("the others are ranks 1 to {}", options_.world - 1);
+    refusal = fmt::format("its rank is not from 1 to {}", options_.world - 1);
   } else if (const Member& there = members_[hello.rank];
              there.presence != Member::Presence::missing) {
     refusal = fmt::format("it is already connected, from {} as pid {}", there.host, there.pid);
@@ -287,7 +287,7 @@ void ControlLoop::lost(Connection& connection, bool garbled) {
       report_on(connection.rank, interrupted_ ? FailureKind::interrupted : FailureKind::died);
   if (garbled) {
     report.kind = FailureKind::ended;
-    report.reason = "it sends what no rank of this version would";
+    report.reason = "it sent a malformed message; is it another version of millrace?";
   }
   decide(report);
 }

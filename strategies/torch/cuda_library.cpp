@@ -68,7 +68,7 @@ CudaLibrary CudaLibrary::load(const std::string& setting, int index, int devices
                       "the last one is cuda:" + std::to_string(count - 1));
   if (index + devices > count)
     throw DeviceError(where + "train.replicas=" + std::to_string(devices) +
-                          " take a CUDA device each, and there are " + std::to_string(count),
+                          " take a CUDA device each, but there are only " + std::to_string(count),
                       "set train.replicas to at most that, or train.strategy=single");
   CudaLibrary cuda(library, index);
   cuda.use(index);

@@ -30,7 +30,7 @@ void check_sizes(const Recipe& recipe) {
       model != nullptr && model->takes_one_size())
     throw UsageError(
         "output.sizes with model.name=" + name + ": its first linear layer takes one size",
-        "choose a model that ends in a global pooling, as resnet18, or leave output.sizes out");
+        "choose a model that ends in global pooling, such as resnet18, or leave output.sizes out");
   if (recipe.text("train.cuda_graphs") != "off")
     throw UsageError("output.sizes with train.cuda_graphs=" + recipe.text("train.cuda_graphs") +
                          ": a graph has one size",

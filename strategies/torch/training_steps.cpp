@@ -289,9 +289,10 @@ TrainCounts TorchStrategy::take_train_counts() {
 }
 
 std::string TorchStrategy::memory_hint(std::int64_t samples) {
-  std::string smaller = "make loader.batch smaller; train.accumulate keeps its effect";
+  std::string smaller =
+      "lower loader.batch; raise train.accumulate to keep the effective batch size";
   if (options_.graph_samples > 0)  // eager steps would not account for the graph's own memory
-    return "make loader.batch smaller, or set train.cuda_graphs=off, which needs less";
+    return "lower loader.batch, or set train.cuda_graphs=off, which needs less";
   if (strategy_of(options_.recipe) != StrategyKind::single || device_.is_cpu()) return smaller;
   clear_gradients();
   const std::unique_ptr<DeviceMemory> memory = make_device_memory(device_);
@@ -305,9 +306,9 @@ std::string TorchStrategy::memory_hint(std::int64_t samples) {
     clear_gradients();
   });
   if (!fit) return smaller;
-  return "by what smaller batches take, loader.batch=" +
+  return "estimated from smaller batches, loader.batch=" +
          std::to_string(std::min(*fit, samples - 1)) +
-         " would fit; train.accumulate keeps a larger one's effect";
+         " would fit; raise train.accumulate to keep the effective batch size";
 }
 
 }  // namespace millrace::train

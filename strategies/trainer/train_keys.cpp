@@ -100,12 +100,13 @@ std::vector<Param> device_keys() {
 std::vector<Param> early_stopping_keys() {
   return {
       Param::choice("train.early_stopping.metric", "off", {"off", "test_loss", "top1"},
-                    "evaluated figure whose lack of improvement ends the run; off: none"),
+                    "metric that stops the run when it no longer improves; off: no early stopping"),
       Param::integer("train.early_stopping.patience", 3, 1, kMax,
                      "evaluations in a row without improvement that end the run")
           .in("evaluations"),
       Param::number("train.early_stopping.min_delta", 0, 0, kAny,
-                    "an improvement is larger than this; top1 is a share of 1"),
+                    "change that must be exceeded to count as an improvement; top1 is a fraction: "
+                    "0.001 is 0.1%"),
   };
 }
 

@@ -87,9 +87,10 @@ std::string advice_text(const Conclusion& conclusion, double baseline) {
   for (const Outcome& one : conclusion.outcomes)
     if (can_be_given(one.change) && (most == nullptr || one.lower() > most->lower())) most = &one;
   std::string text = fmt::format("advice{}: none: ", condition_text(conclusion));
-  text += most == nullptr ? "the table has no change that this machine can be given"
-                          : fmt::format("of what this machine can be given, {} gains most, {}",
-                                        most->change.text(), gain_text(*most));
+  text += most == nullptr
+              ? "no change in the table can be made on this machine"
+              : fmt::format("of the changes possible on this machine, {} gains most, {}",
+                            most->change.text(), gain_text(*most));
   const auto order = by_prediction(conclusion.outcomes);
   if (!order.empty() && order.front()->predicted >= predict::kWorthwhile &&
       !can_be_given(order.front()->change))

@@ -128,7 +128,7 @@ BlockEntry entry_of(const fs::path& file, int number) {
   std::ifstream in = base::open_record(file);
   if (!in)
     throw RunError(fmt::format("{} cannot be read: {}", file.string(), std::strerror(errno)),
-                   "look at the file system, and try again");
+                   "check the file system and try again");
   const auto damaged = [&] {
     return DataError(fmt::format("{} is damaged", file.string()),
                      "remove the block's folder to have the block run again");
@@ -174,7 +174,7 @@ std::vector<BlockEntry> BlockLog::entries() const {
     all.push_back(entry_of(entry_file(folder_, number), number));
   if (error)
     throw RunError(fmt::format("{} cannot be read: {}", folder_.string(), error.message()),
-                   "look at the file system, and try again");
+                   "check the file system and try again");
   return all;
 }
 
@@ -270,7 +270,7 @@ void BlockClaim::create_heartbeat() const {
   const int reason = errno;
   if (counter) unlink(file.c_str());
   throw RunError(fmt::format("{} cannot be written: {}", file.string(), std::strerror(reason)),
-                 "look at the file system, and try again");
+                 "check the file system and try again");
 }
 
 base::Descriptor BlockClaim::write_heartbeat(const std::string& text) const {

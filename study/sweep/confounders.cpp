@@ -146,11 +146,11 @@ std::string remark_text(const Confounder& confounder, const std::string& compare
     values.erase(std::unique(values.begin(), values.end()), values.end());
   }
   const std::string common = common_value(confounder.values);
-  return fmt::format("{} too ({}): comparisons are of both{}", differ_text({confounder.setting}),
-                     fmt::join(values, ", "),
+  return fmt::format("{} too ({}), so a comparison mixes both effects{}",
+                     differ_text({confounder.setting}), fmt::join(values, ", "),
                      confounder.key.empty() || common.empty()
                          ? ""
-                         : fmt::format("; {} compares {} alone",
+                         : fmt::format("; set {} to compare {} alone",
                                        base::shell_word(confounder.key + "=" + common), compared));
 }
 

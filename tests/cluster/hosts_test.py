@@ -187,7 +187,7 @@ class HostsTest(unittest.TestCase):
             errors = [line for line in rank.lines if line.startswith("millrace: rank")]
             self.assertEqual(len(errors), 1, rank.lines)
             self.assertRegex(errors[0], rf"^millrace: rank {other} \({host}, pid {ranks[other].pid}\) has not been "
-                                        r"heard of for [0-9.]+ s, the last time at step \d+$")
+                                        r"heard from for [0-9.]+ s; its last message was at step \d+$")
         self.hosts.join()
         self.train(["train", "--resume", "--run", str(self.folder / "cut"), "debug.log_ms=0", "train.log_every=100"])
         resumed = self.summary("cut")["resumed_from_step"]

@@ -335,12 +335,13 @@ TEST(Verify, ComparesTheContentOfArchivesWithTheirIndexes) {
   change_in_place(folder.path("train-1.tar"));
   std::vector<std::string> problems = tools::check_indexes(folder.path());
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_NE(problems[0].find("train-1.tar.index: the index is of another content: SHA-256 "),
+  EXPECT_NE(problems[0].find("train-1.tar.index: the index does not match the archive: it lists "
+                             "SHA-256 "),
             std::string::npos);
   tools::make_indexes(folder.path("train-1.tar"), {});
   problems = tools::check_indexes(folder.path());
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_NE(problems[0].find("train-1.tar: the set index lists another content"),
+  EXPECT_NE(problems[0].find("train-1.tar: the set index does not match the archive"),
             std::string::npos);
   fs::rename(folder.path("train-1.tar"), folder.path("train-2.tar"));
   problems = tools::check_indexes(folder.path());

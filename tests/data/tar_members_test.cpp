@@ -126,7 +126,8 @@ TEST(TarMembers, OneOfThemIsTheMask) {
   refused("png", "data.masks=png: a member .png is an image", Cache::os);
   refused("/data/masks", "data.masks=/data/masks: '/data/masks' is no ending", Cache::os);
   refused(".seg.png", "'.seg.png' is no ending of a member", Cache::os);
-  refused("seg.png", "data.cache=ram and cold serve the images of archives alone", Cache::ram);
+  refused("seg.png", "data.cache=ram serves only an archive's images, not its members or masks",
+          Cache::ram);
 }
 
 TEST(TarMembers, FollowSplitsAndSubsets) {

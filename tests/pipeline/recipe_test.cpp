@@ -138,8 +138,8 @@ TEST_F(RecipeTest, RefusalsSayWhereAndWhatWasMeant) {
   EXPECT_NE(refusal("[[augment]]\nop=\"spin\"\nid=\"a\"\n[[augment]]\nop=\"trim\"\nid=\"a\"\n")
                 .find("two augmentations"),
             std::string::npos);
-  EXPECT_NE(refusal(kChain, {"augment+=spin{id=}"}).find("not empty"), std::string::npos);
-  EXPECT_NE(refusal(kChain, {"augment+=spin{id=trim}"}).find("must be new"), std::string::npos);
+  EXPECT_NE(refusal(kChain, {"augment+=spin{id=}"}).find("non-empty"), std::string::npos);
+  EXPECT_NE(refusal(kChain, {"augment+=spin{id=trim}"}).find("must be unused"), std::string::npos);
   EXPECT_NE(refusal("[loader\n").find("given.toml:1"), std::string::npos);
   EXPECT_NE(refusal("", {"loader"}).find("key=value"), std::string::npos);
 }

@@ -287,14 +287,16 @@ TEST(Sampler, RefusesWhatDoesNotFit) {
   refused(weighted(std::vector<double>(12, 1e308)), "too large");
   std::vector<double> some = ones;
   some[0] = 0;
-  refused(weighted(some, false), "12 samples of 11");
+  refused(weighted(some, false), "cannot draw 12 samples, as only 11 have");
   LoaderOptions by_class = options_of(Kind::weighted);
   by_class.sampler.replacement = false;
   refused(by_class, "needs sampler.weights");
-  refused(options_of(Kind::shuffle), "each comes once", [](auto& o) { o.sampler.samples = 13; });
+  refused(options_of(Kind::shuffle), "each is drawn once", [](auto& o) { o.sampler.samples = 13; });
   refused(options_of(Kind::repeat), "3 times", [](auto& o) { o.sampler.samples = 37; });
-  refused(options_of(Kind::balanced), "no whole number", [](auto& o) { o.batch = 6; });
-  refused(options_of(Kind::balanced), "no whole batches", [](auto& o) { o.sampler.samples = 7; });
+  refused(options_of(Kind::balanced), "multiple of sampler.per_class",
+          [](auto& o) { o.batch = 6; });
+  refused(options_of(Kind::balanced), "is not a multiple of loader.batch",
+          [](auto& o) { o.sampler.samples = 7; });
   refused(options_of(Kind::balanced), "has 4 classes; memory has samples of 3", [](auto& o) {
     o.batch = 16;
     o.sampler.samples = 16;

@@ -51,7 +51,7 @@ TEST_F(RecipeFace, BadValuesAreRefusedWithWhatIsExpected) {
       {"data.fold=6/5", "data.fold=6/5", "K/N"},
       {"data.fraction=0", "data.fraction", "0"},
       {"sampler.repeats=5", "sampler.repeats", "sampler.kind=repeat"},
-      {"sampler.samples=1000000", "sampler.samples", "each comes once"},
+      {"sampler.samples=1000000", "sampler.samples", "each is drawn once"},
   };
   for (const auto& [text, what, expected] : cases)
     EXPECT_TRUE(refused(run(bench({text})), 2, {what, expected})) << text;

@@ -152,7 +152,7 @@ TEST_F(Storage, RawPixelsGiveTheHashOfTheirJpegs) {
   const Result verified = run({"data", "verify", in("raw").string()});
   EXPECT_EQ(verified.exit_code, 3);
   EXPECT_EQ(count_of(verified.out, "wrong checksum of its header"), 1u) << verified.out;
-  EXPECT_EQ(count_of(verified.out, "the index is of another content"), 1u)
+  EXPECT_EQ(count_of(verified.out, "the index does not match the archive"), 1u)
       << "indexes are checked although an image is bad: " << verified.out;
 }
 

@@ -149,7 +149,7 @@ TEST(Control, WhoDoesNotBelongIsRefused) {
     }
     return "not refused";
   };
-  EXPECT_NE(refusal(1, 4, 0).find("it counts 4 ranks, rank 0 counts 3"), std::string::npos);
+  EXPECT_NE(refusal(1, 4, 0).find("its world size is 4, rank 0's is 3"), std::string::npos);
   EXPECT_NE(refusal(1, 3, 0).find("it is already connected"), std::string::npos);
   EXPECT_NE(refusal(1, 3, 7).find("another run"), std::string::npos);
   EXPECT_THROW(Rank(3, 3, port), UsageError);

@@ -156,7 +156,7 @@ TEST_P(Victim, StoppedIsNamedWithinTheTimeout) {
     EXPECT_EQ(ranks.end_of(rank), 1);
     const std::string line = ranks.line_of(rank);
     EXPECT_TRUE(line.starts_with("rank " + std::to_string(GetParam()) + " (")) << line;
-    EXPECT_NE(line.find("has not been heard of for"), std::string::npos) << line;
+    EXPECT_NE(line.find("has not been heard from for"), std::string::npos) << line;
   }
   EXPECT_LT(seconds_since(begin), kTimeout + kMargin);
   kill(ranks.pid(GetParam()), SIGCONT);  // it learns that the others have given it up

@@ -107,8 +107,8 @@ TEST(SweepTable, SaysWhatDiffersBesidesTheKeys) {
   EXPECT_EQ(cell(narrow.blocks[0].rows, 2, "threads"), "1") << "not hidden behind --wide";
   const auto notes = text_notes(table);
   EXPECT_TRUE(has(notes,
-                  "warning: threads differ too (2, 1): comparisons are of both; "
-                  "train.threads=1 compares loader.workers alone"));
+                  "warning: threads differ too (2, 1), so a comparison mixes both effects; "
+                  "set train.threads=1 to compare loader.workers alone"));
   EXPECT_TRUE(has(notes, "warning: updates of workers=1 take 0.460 ["));
 }
 
@@ -165,7 +165,7 @@ TEST(SweepTable, AStrangersSettingIsOneQuotedWord) {
   for (SweepRecord& run : runs[0])
     run.settings = settings_in({{"amp", "none;reboot"}, {"simd", std::string(1'000'000, 'x')}});
   const auto table = sweep_table(kTwo, runs, sweep_metrics("images_per_s"), {});
-  EXPECT_TRUE(has(text_notes(table), "; 'train.amp=none;reboot' compares"));
+  EXPECT_TRUE(has(text_notes(table), "; set 'train.amp=none;reboot' to compare"));
   for (const Confounder& one : table.confounders) EXPECT_LT(one.values[0].size(), 600u);
 }
 
@@ -175,7 +175,7 @@ TEST(SweepTable, ADeviceIsNoWordOfTheCommandLine) {
   for (auto& cell : runs)
     for (SweepRecord& run : cell) run.settings["device"] = &cell == runs.data() ? "cpu" : "A GPU";
   const auto notes = text_notes(sweep_table(kTwo, runs, sweep_metrics("images_per_s"), {}));
-  EXPECT_TRUE(has(notes, "device differs too (cpu, A GPU): comparisons are of both"));
+  EXPECT_TRUE(has(notes, "device differs too (cpu, A GPU), so a comparison mixes both effects"));
   EXPECT_FALSE(has(notes, "train.device="));
 }
 

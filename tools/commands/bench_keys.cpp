@@ -26,8 +26,8 @@ std::vector<Param> bench_keys() {
       Param::integer("bench.first_batch", 0, 0, 0x1p53,
                      "index of the first batch, counted over all epochs"),
       Param::integer("bench.world", 1, 1, kMax,
-                     "makes the batches of one of so many ranks; loader.batch is that of all "
-                     "together")
+                     "number of ranks to emulate: bench makes the batches of one of them; "
+                     "loader.batch is the global batch size")
           .in("ranks"),
       Param::integer("bench.rank", 0, 0, kMax, "which of bench.world ranks, from 0"),
   };

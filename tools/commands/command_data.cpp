@@ -449,8 +449,9 @@ void add_pack(CLI::App& data, Command& chosen) {
       ->check(CLI::PositiveNumber)
       ->excludes(shards);
   auto members = std::make_shared<std::string>();
-  command->add_option("--members", *members,
-                      "other members of an archive's samples to keep, as txt,json (data.members)");
+  command->add_option(
+      "--members", *members,
+      "other members of an archive's samples to keep, such as txt,json (data.members)");
   command->add_option("--masks", options->masks,
                       "pack the masks that this names, as data.masks does, as members .seg.png");
   command->add_flag("--arrays", options->arrays, kArraysHelp);

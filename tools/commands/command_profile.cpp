@@ -313,8 +313,8 @@ class Profile {
     const double fit = report_.conclusion.demand_fit;
     if (std::abs(fit - 1) >= kNotedFit)
       report_.remarks.push_back(
-          fmt::format("the measured rate is explained by {:.2f} times the demands of loading that "
-                      "the probes measured, which the predictions use",
+          fmt::format("the demands of loading that the probes measured do not explain the measured "
+                      "rate: the predictions scale them by {:.2f}",
                       fit));
     report_.crowding_stage = model_->crowding_stage();
     report_.crowding_update = model_->crowding_update();

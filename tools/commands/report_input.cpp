@@ -224,7 +224,7 @@ fs::path the_run_in(const std::vector<std::string>& paths) {
   if (paths.size() != 1)
     throw UsageError(fmt::format("--live follows one run, not {}", paths.size()), wanted);
   if (kind_of(paths[0]) != Kind::run)
-    throw UsageError(fmt::format("--live follows a run; {} is none", paths[0]), wanted);
+    throw UsageError(fmt::format("--live follows a run; {} is not one", paths[0]), wanted);
   return folder_at(paths[0]);
 }
 

@@ -138,8 +138,9 @@ void choose_folds(SweepArguments& arguments, Question& question) {
   if (folds == 0) return;
   if (folds == 1) throw UsageError("sweep.folds=1: there are at least 2 folds");
   if (question.command)
-    throw UsageError("sweep.folds with --command: programs of others have no data.fold",
-                     "leave it out");
+    throw UsageError(
+        "sweep.folds cannot be used with --command: data.fold is a key of millrace train",
+        "leave it out");
   if (!question.repeats)
     throw UsageError("sweep.folds with --repeats auto: the folds are the repeats",
                      fmt::format("leave --repeats out, or give a multiple of {}", folds));

@@ -173,15 +173,17 @@ std::string check_index(const std::string& file, const SetIndex::Shard* in_set) 
   if (base::exists(path)) {
     const ShardIndex index = pipeline::read_shard_index(file);
     if (index.sha256 != hash)
-      return fmt::format("{}: the index is of another content: SHA-256 {}, the archive has {}",
-                         path, pipeline::hex_of(index.sha256), pipeline::hex_of(hash));
+      return fmt::format(
+          "{}: the index does not match the archive: it lists SHA-256 {}, the archive has {}", path,
+          pipeline::hex_of(index.sha256), pipeline::hex_of(hash));
     if (const char* how =
             pipeline::difference(index.stamp, pipeline::stamp_of(open.descriptor.get(), file)))
       return fmt::format("{}: the index is stale: {}, although the content is the same", path, how);
   }
   if (in_set != nullptr && in_set->sha256 != hash)
-    return fmt::format("{}: the set index lists another content: SHA-256 {}, the archive has {}",
-                       file, pipeline::hex_of(in_set->sha256), pipeline::hex_of(hash));
+    return fmt::format(
+        "{}: the set index does not match the archive: it lists SHA-256 {}, the archive has {}",
+        file, pipeline::hex_of(in_set->sha256), pipeline::hex_of(hash));
   return {};
 }
 

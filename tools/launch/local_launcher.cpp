@@ -278,7 +278,7 @@ class Launcher {
     const bool files = errno == EMFILE || errno == ENFILE;
     return RunError(
         fmt::format("rank {} cannot be started: {}", rank, std::strerror(errno)),
-        files ? "raise the limit of open files, as with ulimit -n 1024" : "start fewer ranks");
+        files ? "raise the limit on open files, for example: ulimit -n 1024" : "start fewer ranks");
   }
 
   void wait() {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/folder.h"
+#include "base/number_text.h"
 #include "base/open_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
@@ -90,16 +91,16 @@ void check_archives(const fs::path& run, const DatasetInfo& set, bool hash) {
     const std::string name = base::printable(now.name);
     const std::string old_name = study::text_at(before[i], {"name"});
     if (name != old_name)
-      refuse(run, set,
-             fmt::format("archive {} is {}, where the run has read {}", i + 1, name, old_name));
+      refuse(run, set, fmt::format("archive {} is {}, but the run read {}", i + 1, name, old_name));
     if (fingerprint_of(now) != study::text_at(before[i], {"fingerprint"}))
-      refuse(run, set, fmt::format("{} holds other samples than the run has read", name));
+      refuse(run, set, fmt::format("the samples of {} are not those that the run read", name));
     // A copy elsewhere has a version of its own.
     const std::string version = study::text_at(before[i], {"version"});
     if (!version.empty() && !now.version.empty() && version != base::printable(now.version) &&
         study::text_at(before[i], {"url"}) == base::printable(now.url))
       refuse(run, set,
-             fmt::format("{} has another ETag or time than when the run has read it", name));
+             fmt::format("the ETag or modification time of {} has changed since the run read it",
+                         name));
     const std::string recorded = study::text_at(before[i], {"sha256"});
     if (recorded.empty() || (!is_known(now) && !hash)) continue;
     if (!is_known(now) && !std::exchange(said, true))
@@ -109,12 +110,12 @@ void check_archives(const fs::path& run, const DatasetInfo& set, bool hash) {
                       set.path));
     const std::string here = is_known(now) ? hash_of(now) : hash_in_file(now);
     if (!here.empty() && here != recorded)
-      refuse(run, set, fmt::format("{} has another SHA-256 than the run has read", name));
+      refuse(run, set, fmt::format("the SHA-256 of {} has changed since the run read it", name));
   }
   if (before.size() != set.archives.size())
-    refuse(
-        run, set,
-        fmt::format("{} archives, where the run has read {}", set.archives.size(), before.size()));
+    refuse(run, set,
+           fmt::format("the set has {}, but the run read {}",
+                       base::counted(set.archives.size(), "archive"), before.size()));
 }
 
 }  // namespace millrace::tools

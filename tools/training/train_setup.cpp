@@ -43,7 +43,7 @@ void check_schedule(const train::TrainOptions& options, std::uint64_t samples) {
 
 void check_labels(const Reader& reader) {
   if (reader.annotations() != nullptr)
-    throw UsageError(fmt::format("data.reader={} marks objects, and training needs a class for "
+    throw UsageError(fmt::format("data.reader={} marks objects, but training needs a class for "
                                  "each image",
                                  reader.info().reader),
                      "train a detector in Python: pymillrace.Loader hands out the boxes");
@@ -96,13 +96,13 @@ void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec&
         "a model takes one number of channels");
   const auto* const description = train::describe_model(model);
   if (sample.size != eval_sample.size && description != nullptr && description->takes_one_size())
-    throw UsageError(fmt::format("training sees samples of {}x{}, evaluation would see {}x{}, and "
+    throw UsageError(fmt::format("training sees samples of {}x{}, evaluation would see {}x{}, but "
                                  "model.name={} takes one size",
                                  sample.size.width, sample.size.height, eval_sample.size.width,
                                  eval_sample.size.height, model),
-                     "end [[eval.augment]] in the same size, as by "
+                     "end [[eval.augment]] in the same size, for example with "
                      "eval.augment+=random_crop{size=...}, or choose "
-                     "a model that ends in a global pooling, as resnet18");
+                     "a model that ends in global pooling, such as resnet18");
 }
 
 }  // namespace millrace::tools

@@ -120,16 +120,16 @@ const char* check() {
 #else
   for (const Sampling& sampling : kSamplings) {
     Encoder file;
-    if (!encode(file, sampling)) return "libjpeg cannot encode the pictures of the check";
+    if (!encode(file, sampling)) return "libjpeg cannot encode the self-test images";
     // The whole picture, and its last rows without the first columns.
     for (const millrace_rect& rect :
          {millrace_rect{0, 0, kWidth, kHeight}, millrace_rect{32, 34, kWidth, kHeight}}) {
       Trial expected(true), found(false);
       if (!expected.decode(file, rect, JpegRoute::asked))
-        return "libjpeg cannot decode the pictures of the check";
+        return "libjpeg cannot decode the self-test images";
       if (!found.decode(file, rect, JpegRoute::own))
         return "libjpeg's Huffman decoder is not where it is in libjpeg-turbo 2.1";
-      if (found != expected) return "the pictures of the check came out differently";
+      if (found != expected) return "the self-test images decoded differently";
     }
   }
   return "";

@@ -85,7 +85,8 @@ void count_route(const Context& context) {
 
 [[noreturn]] void on_error(j_common_ptr codec) {
   if (codec->err->msg_code == JERR_BAD_PRECISION)
-    leave(codec, "samples of other than 8 bits are not supported\nconvert it to 8 bits a channel");
+    leave(codec,
+          "samples of other than 8 bits are not supported\nconvert it to 8 bits per channel");
   char text[JMSG_LENGTH_MAX];
   codec->err->format_message(codec, text);
   leave(codec, text);

@@ -154,9 +154,10 @@ def augmentation_of(function: Callable[..., Any], name: str | None, reach: str, 
         raise UsageError(f"{shown(called)} cannot be the name of an augmentation: it needs a-z, 0-9 and _",
                          'give one: @mr.augmentation(name="my_op")')
     if reach not in _REACHES:
-        raise UsageError(f"reach={shown(reach)} of augmentation {called}", f"give one of {', '.join(_REACHES)}")
+        raise UsageError(f"reach={shown(reach)} of augmentation {called} is not a reach",
+                         f"give one of {', '.join(_REACHES)}")
     if "numpy" not in sys.modules and importlib.util.find_spec("numpy") is None:
-        raise UsageError("numpy is not installed, and augmentations get its arrays", "pip install numpy")
+        raise UsageError("numpy is not installed, but augmentations take NumPy arrays", "pip install numpy")
     random = _takes_random(function, called)
     compiled = compile_function(function, called, random) if compile else None
     return Augmentation(function, called, reach, random, compiled)

@@ -59,7 +59,7 @@ class Affine(Op):
             from -1 to 1; default (0, 0))
         scale: factor (a number from 0.01 to 100; default 1)
         shear: degrees: [x, y] (a list of 2 numbers from -89 to 89; default (0, 0))
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "nearest")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "nearest")
         fill: level outside the image: one for all channels, or one per channel (one number or a list of 3 whole numbers
             from 0 to 255; default 0)
         center: [x, y] in pixels from the top left corner; []: the image's centre (a list of 0 or 2 numbers from -65535
@@ -83,7 +83,7 @@ class AutoAugment(Op):
 
     Args:
         policy: data set that the policy was learned on (one of "imagenet", "cifar10", "svhn"; default "imagenet")
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "nearest")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "nearest")
         fill: level outside the image: one for all channels, or one per channel (one number or a list of 3 whole numbers
             from 0 to 255; default 0)
     """
@@ -208,7 +208,7 @@ class ElasticTransform(Op):
         alpha: strength: displacements are smoothed noise times half of it, in pixels; or [x, y] (one number or a list
             of 2 numbers from 0 to 10000; default 50)
         sigma: smoothness in pixels, or [x, y]; 0: none (one number or a list of 2 numbers from 0 to 100; default 5)
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "bilinear")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "bilinear")
         fill: level outside the image: one for all channels, or one per channel (one number or a list of 3 whole numbers
             from 0 to 255; default 0)
     """
@@ -345,7 +345,7 @@ class RandAugment(Op):
         num_ops: number of operations, applied one after the other (a whole number from 0 to 16; default 2)
         magnitude: strength, 0 to num_magnitude_bins - 1 (a whole number from 0 to 255; default 9)
         num_magnitude_bins: number of strengths (a whole number from 2 to 256; default 31)
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "nearest")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "nearest")
         fill: level outside the image: one for all channels, or one per channel (one number or a list of 3 whole numbers
             from 0 to 255; default 0)
     """
@@ -383,7 +383,7 @@ class RandomAffine(Op):
         scale: factor: one, or [low, high] (one number or a list of 2 numbers from 0.01 to 100; default 1)
         shear: degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high] (one number or a list of 2
             or 4 numbers from -89 to 89; default 0)
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "nearest")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "nearest")
         fill: level outside the image: one for all channels, or one per channel (one number or a list of 3 whole numbers
             from 0 to 255; default 0)
         center: [x, y] in pixels from the top left corner; []: the image's centre (a list of 0 or 2 numbers from -65535
@@ -530,7 +530,7 @@ class RandomPerspective(Op):
     Args:
         distortion_scale: largest shift of a corner, as a fraction of half a side (a number from 0 to 1; default 0.5)
         p: probability (a number from 0 to 1; default 0.5)
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "bilinear")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "bilinear")
         fill: level outside the image: one for all channels, or one per channel (one number or a list of 3 whole numbers
             from 0 to 255; default 0)
     """
@@ -565,7 +565,7 @@ class RandomResizedCrop(Op):
         scale: [low, high]: fraction of the image's area (a list of 2 numbers from 1e-06 to 1; default (0.08, 1))
         ratio: [low, high]: width over height, drawn uniformly in its logarithm (a list of 2 numbers from 0.001 to 1000;
             default (0.75, 1.3333333333333333))
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "bilinear")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "bilinear")
         antialias: bilinear: widen the filter where the image shrinks (True or False; default True)
     """
 
@@ -583,7 +583,7 @@ class RandomRotation(Op):
 
     Args:
         degrees: angle in degrees: d for [-d, d], or [low, high] (one number or a list of 2 numbers from -360 to 360)
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "nearest")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "nearest")
         fill: level outside the image: one for all channels, or one per channel (one number or a list of 3 whole numbers
             from 0 to 255; default 0)
         center: [x, y] in pixels from the top left corner; []: the image's centre (a list of 0 or 2 numbers from -65535
@@ -618,7 +618,7 @@ class Resize(Op):
     Args:
         size: pixels: [height, width], or one number for the shorter side (one number or a list of 2 whole numbers from
             1 to 65535)
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "bilinear")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "bilinear")
         max_size: with one number as size: limit for the longer side; 0: none (a whole number from 0 to 65535; default
             0)
         antialias: bilinear: widen the filter where the image shrinks (True or False; default True)
@@ -649,7 +649,7 @@ class TrivialAugmentWide(Op):
 
     Args:
         num_magnitude_bins: number of strengths (a whole number from 2 to 256; default 31)
-        interpolation: how levels between pixels are computed (one of "nearest", "bilinear"; default "nearest")
+        interpolation: interpolation method (one of "nearest", "bilinear"; default "nearest")
         fill: level outside the image: one for all channels, or one per channel (one number or a list of 3 whole numbers
             from 0 to 255; default 0)
     """

@@ -24,7 +24,7 @@ class Compiled(NamedTuple):
 def compile_function(function: Callable[..., Any], name: str, random: bool) -> Compiled:
     """Compiles a function of an image, and of a generator if `random`. Raises UsageError with Numba's reason."""
     if importlib.util.find_spec("numba") is None:
-        raise UsageError(f"numba is not installed, and augmentation {name} is to be compiled", "pip install numba")
+        raise UsageError(f"augmentation {name}: compile=True needs numba, which is not installed", "pip install numba")
     numba: Any = importlib.import_module("numba")
     types = numba.types
     image = types.Array(types.uint8, 3, "C")

@@ -399,7 +399,7 @@ class Loader:
         version, recipe = whole("version", state["version"], 0), state["recipe"]
         epoch, batch = whole("epoch", state["epoch"], -2**63), whole("batch", state["batch"], -2**63)
         if version != _STATE_VERSION:
-            raise UsageError(f"the loader's state has version {version}, and this pymillrace reads {_STATE_VERSION}")
+            raise UsageError(f"the loader's state has version {version}, but this pymillrace reads {_STATE_VERSION}")
         if not isinstance(recipe, str):
             raise UsageError(f"recipe={shown(recipe)} of a loader's state is not text", "give what state_dict() returned")
         if recipe != self._identity:
@@ -492,7 +492,7 @@ def _words(arguments: tuple[Any, ...], batch: int | None, normalize: recipes.Nor
         if rest and not isinstance(rest[0], str):
             chain, rest = rest[0], rest[1:]
         if not isinstance(chain, Sequence) or isinstance(chain, (bytes, bytearray)):
-            raise UsageError(f"{shown(chain)} is not a list of augmentations", "give one, as [mr.CenterCrop(224)]")
+            raise UsageError(f"{shown(chain)} is not a list of augmentations", "give one, such as [mr.CenterCrop(224)]")
         if normalize is not None and not isinstance(normalize, recipes.Normalize):
             raise UsageError(f"normalize={shown(normalize)} is not an mr.Normalize",
                              "give mr.IMAGENET or mr.Normalize(mean, std)")
@@ -551,7 +551,8 @@ def _plain(word: str) -> str:
 def _recipe_file(word: str) -> str:
     """Returns the file of a shipped recipe that `word` names, and any other word as it is."""
     if not isinstance(word, str):
-        raise UsageError(f"{shown(word)} is neither a recipe nor an override", 'give strings, as "loader.workers=2"')
+        raise UsageError(f"{shown(word)} is neither a recipe nor an override",
+                         'give strings, such as "loader.workers=2"')
     return word if _core.is_override(_plain(word)) else _core.find_recipe(word, str(_RECIPES))
 
 
@@ -582,7 +583,8 @@ def _require(package: str) -> None:
     if package in sys.modules or importlib.util.find_spec(package) is not None:
         return
     other = "" if package == "numpy" else ", or give numpy=True"
-    raise UsageError(f"{package} is not installed, and batches are its arrays", f"pip install {package}{other}")
+    arrays = "arrays" if package == "numpy" else "tensors"
+    raise UsageError(f"{package} is not installed, but batches are its {arrays}", f"pip install {package}{other}")
 
 
 def _warn() -> None:

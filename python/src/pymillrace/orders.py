@@ -33,9 +33,9 @@ class Orders:
     def __init__(self, sampler: Any, engine: _core.Engine, world_size: int) -> None:
         iterates = hasattr(type(sampler), "__iter__") or hasattr(type(sampler), "__getitem__")
         if not iterates or isinstance(sampler, (str, bytes, Mapping)):
-            raise UsageError(f"sampler={shown(sampler)} is no order of samples", _NO_ORDER)
+            raise UsageError(f"sampler={shown(sampler)} does not give sample indices", _NO_ORDER)
         if isinstance(sampler, Iterator):
-            raise UsageError(f"sampler={shown(sampler)} can be iterated over once, and every epoch needs an order",
+            raise UsageError(f"sampler={shown(sampler)} can be iterated over once, but every epoch needs an order",
                              "give a list of it, or an object whose __iter__ begins anew")
         try:
             ranks = sampler.num_replicas
@@ -60,7 +60,7 @@ class Orders:
             except UsageError:
                 raise
             except Exception as error:  # whatever an object of the caller's raises
-                raise _failure("__len__", error) from error
+                raise _failure("the sampler's __len__", error) from error
         return self._engine.batches_of(self._of(epoch).size if length is None else length)
 
     def begin(self, epoch: int, batch: int) -> None:
@@ -132,7 +132,7 @@ class Orders:
         except UsageError:
             raise
         except Exception as error:  # whatever an object of the caller's raises
-            raise _failure(f"order for epoch {epoch}", error) from error
+            raise _failure(f"in epoch {epoch}, the sampler", error) from error
         if length is None and order.size > most:
             raise UsageError(f"the sampler gave more than {most} indices for epoch {epoch}, and has no __len__",
                              "give it one, if it ends at all")
@@ -164,16 +164,16 @@ def _compare(order: _core.Order | None, epoch: int, world_size: int) -> None:
     first = ranks[0]
     for rank, other in enumerate(ranks):
         if other is None or first is None:
-            raise UsageError(f"the sampler of rank {rank} has no order for epoch {epoch}", "see that rank's error")
+            raise UsageError(f"the sampler of rank {rank} failed in epoch {epoch}", "see that rank's error")
         if other != first:
             raise UsageError(f"the sampler of rank {rank} gave another order for epoch {epoch} than that of rank 0"
                              + (f": {other[0]} indices, and not {first[0]}" if other[0] != first[0] else ""),
                              "seed it equally on every rank, for example in set_epoch(epoch)")
 
 
-def _failure(what: str, error: Exception) -> UsageError:
+def _failure(which: str, error: Exception) -> UsageError:
     text = f"{type(error).__name__}: {error}".splitlines()[0][:200].encode(errors="replace").decode()
-    return UsageError(f"the sampler has no {what}: {text}")
+    return UsageError(f"{which} raised {text}")
 
 
 def _length(sampler: Any) -> int | None:
@@ -195,7 +195,8 @@ def _numbers(chunk: list[Any], position: int, epoch: int) -> bytes:
     except Exception:  # tensors raise what they like
         pass
     at = next((at for at, value in enumerate(chunk) if not _is_index(value)), 0)
-    raise UsageError(f"the sampler's index {position + at} of epoch {epoch} is {shown(chunk[at])}, and no sample's",
+    raise UsageError(f"the sampler's index {position + at} of epoch {epoch} is {shown(chunk[at])}, "
+                     "which is not a sample index",
                      "give whole numbers from 0 on, one for each sample: the loader makes the batches")
 
 

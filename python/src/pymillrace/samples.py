@@ -353,7 +353,8 @@ def _arrow(table: Any, image: Part | None, label: Part | None) -> Feed:
     names = table.column_names
     for name, part, known in (("image", image, names), ("label", label, [None, *names])):
         if part not in known:
-            raise UsageError(f"mr.Samples of a Table: {name}={shown(part)}", f"name one of the columns {', '.join(names)}")
+            raise UsageError(f"mr.Samples of a Table: {name}={shown(part)} is not a column",
+                             f"name one of the columns {', '.join(names)}")
     return _Columns(table, table, image, label, [], None)
 
 

@@ -277,7 +277,7 @@ def _random_apply(chain: _Chain, step: Any, what: str) -> None:
     for part in step.transforms:
         _translate(inner, part)
     if (inner.values, inner.tensor) != (chain.values, chain.tensor):
-        raise _no_counterpart(f"{what} of a conversion or of Normalize", "put that behind it")
+        raise _no_counterpart(f"{what} of a conversion or of Normalize", "put that after it")
     if inner.ops:
         chain.ops.append(builtin_ops.RandomApply(tuple(inner.ops), float(step.p)))
 
@@ -506,7 +506,7 @@ def _jpeg(chain: _Chain, step: Any, what: str) -> None:
 def _erase(chain: _Chain, what: str, p: float, scale: Iterable[float], ratio: Iterable[float], value: Any) -> None:
     """Appends random_erasing; a value of None stands for normal noise."""
     if value is None:
-        raise _no_counterpart(f"{what} with noise", "use the value 0 behind Normalize; or write a recipe with "
+        raise _no_counterpart(f"{what} with noise", "use the value 0 after Normalize; or write a recipe with "
                               "random_erasing{mode=random}, whose noise is cut off at black and white")
     where = (tuple(float(one) for one in scale), tuple(float(one) for one in ratio))
     if chain.values is _Values.NORMALIZED and not any(_numbers(value)):

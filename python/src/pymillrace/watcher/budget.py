@@ -49,7 +49,7 @@ def parse(max_load: str | None, max_wait: str | None, min_rate: str | None, has_
     if max_load is not None:
         share = re.fullmatch(r"(\d+(?:\.\d+)?)%", max_load)
         if share is None or not 0 < float(share[1]) <= 100:
-            raise UsageError(f"--max-load {max_load}: this is no share of load + update", "write for example 10%")
+            raise UsageError(f"--max-load {max_load}: this is not a share of load + update", "write for example 10%")
         found.append(Budget(f"--max-load {max_load}", "share", float(share[1]) / 100))
     for option, value, kind, example in (("--max-wait", max_wait, "wait", "5ms"),
                                          ("--min-images-per-s", min_rate, "rate", "1500")):
@@ -59,7 +59,7 @@ def parse(max_load: str | None, max_wait: str | None, min_rate: str | None, has_
         plain = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)" if kind == "wait" else r"(\d+(?:\.\d+)?)", value)
         number = share or plain
         if number is None or float(number[1]) <= 0:
-            raise UsageError(f"{option} {value}: this is no budget",
+            raise UsageError(f"{option} {value}: this is not a budget",
                              f"write for example {example}, or a percentage of another run's with --baseline RUN")
         if share is not None and not has_baseline:
             raise UsageError(f"{option} {value}: of what?", "name the run to compare with: --baseline RUN")

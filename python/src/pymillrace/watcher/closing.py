@@ -44,12 +44,12 @@ def words(directory: str, before: Stamp) -> str:
             return _steps(path)
     except (OSError, ValueError, LookupError, TypeError) as error:
         return f"pymillrace watch: the records in {directory} cannot be read: {type(error).__name__}: {error}"
-    return ("pymillrace watch: nothing was recorded: no process of the command ended after iterating over a torch "
-            "DataLoader")
+    return ("pymillrace watch: nothing was recorded: none of the command's processes iterated over a torch DataLoader "
+            "and then exited normally")
 
 
 def cut_off(steps: int) -> str:
-    return f"pymillrace watch: the run was cut off after {steps} steps, or its recording was"
+    return f"pymillrace watch: the run, or its recording, was cut off after {steps} steps"
 
 
 def _steps(path: Path) -> str:

@@ -31,13 +31,14 @@ def main(arguments: list[str]) -> int:
     watch.add_argument("--run", help="directory for the records (default: runs/watch-DATE-TIME)")
     watch.add_argument("--every", type=seconds_of, default=60.0, metavar="TIME",
                        help="time between two lines on stderr while the command runs, such as 30s or 5m (default: 60s)")
-    watch.add_argument("--quiet", action="store_true", help="no such lines")
+    watch.add_argument("--quiet", action="store_true", help="print no lines while the command runs")
     budgets = watch.add_argument_group("budgets", "Judged after a command that ends with 0, by 95%% intervals, on the "
                                        "main loader and the worst rank: exit code 5 if one is exceeded, 6 if undecided")
     budgets.add_argument("--max-load", metavar="SHARE", help="of load + update, such as 10%%")
     budgets.add_argument("--max-wait", metavar="TIME", help="of load per step, such as 5ms; with --baseline also 110%%")
     budgets.add_argument("--min-images-per-s", metavar="RATE", help="such as 1500; with --baseline also 95%%")
-    budgets.add_argument("--baseline", metavar="RUN", help="a watched run, of whose figures a percentage is a share")
+    budgets.add_argument("--baseline", metavar="RUN",
+                         help="a watched run; a percentage in --max-wait or --min-images-per-s is relative to it")
     watch.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     what_if = commands.add_parser(
         "what-if", help="predict a recorded loop's images/s under other settings",
@@ -117,11 +118,11 @@ def show(directory: Path) -> int:
         return 2
     record = summary["what_if"]
     if "missing" in summary:
-        say(f"pymillrace: {directory} is {summary['missing']} for predictions; watch a longer run")
+        say(f"pymillrace: {directory} cannot be used for predictions: {summary['missing']}; watch a longer run")
         return 2
     if record is None:
-        say(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its "
-            "loader is no torch DataLoader, or batches were not recorded")
+        say(f"pymillrace: {directory} cannot be used for predictions: it is not a watched run, its loader is not a "
+            "torch DataLoader, or its batches were not recorded")
         return 2
     row = replacement.row(summary)
     if row["reason"] is None:

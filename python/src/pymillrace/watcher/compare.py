@@ -92,8 +92,8 @@ def _cells(row: Row) -> list[str]:
             "-" if ratio is None else f"{ratio[0]:.3f} ({ratio[1]:.3f} to {ratio[2]:.3f})", row.verdict]
 
 
-NOTE = (f"{100 * LEVEL:.0f}% intervals of what the steps vary within each run; what differs between any two runs of the "
-        "same loop, such as the machine's other load, is not in them.")
+NOTE = (f"The {100 * LEVEL:.0f}% intervals cover only the variation of steps within each run, not differences between "
+        "runs, such as other load on the machine.")
 
 
 def lines(before: Run, after: Run) -> list[str]:

@@ -32,7 +32,8 @@ def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], 
         return _impossible(found["reason"])
     missing = [path for path in found["samples"] if not os.path.exists(path)]
     if missing:
-        return _impossible(f"{len(missing)} of its {len(found['samples'])} sampled files are gone, as {missing[0]}")
+        return _impossible(f"{len(missing)} of its {len(found['samples'])} sampled files are gone, "
+                           f"for example {missing[0]}")
     settings = summary["what_if"]["settings"]
     if "hand" not in settings:
         return _impossible("the run was recorded by an earlier version; record it again")

@@ -17,5 +17,5 @@ def tell_if_full(name: str, workers: int, prefetch: int, tensor_bytes: int, had:
     if wanted is not None and had is not None and wanted > had:
         write_at_once(printable(
             f"{name}: batches in flight need {bytes_text(wanted)} of {SHARED_MEMORY}, which had {bytes_text(had)} free "
-            f"(num_workers={workers}, prefetch_factor={prefetch}, {bytes_text(tensor_bytes)} per batch): make it "
-            "larger, or lower one of them"))
+            f"(num_workers={workers}, prefetch_factor={prefetch}, {bytes_text(tensor_bytes)} per batch): enlarge "
+            f"{SHARED_MEMORY}, or lower num_workers, prefetch_factor or the batch size"))

@@ -21,7 +21,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of a run of pymillrace watch")
     parser.add_argument("--every", type=seconds_of, default=2.0, metavar="TIME",
                         help="time between two looks at the run, such as 5s (default: 2s)")
-    parser.add_argument("--once", action="store_true", help="print one page, as where stdout is no terminal")
+    parser.add_argument("--once", action="store_true",
+                        help="print one page and exit (the default when stdout is not a terminal)")
     parsed = parser.parse_args(arguments)
     try:
         show(parsed.run, parsed.every, parsed.once or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb")
@@ -53,7 +54,7 @@ def show(directory: Path, every_s: float, once: bool) -> None:
         with Screen() as screen:
             while state.summary is None or not state.summary.ended:
                 width, height = screen.size()
-                screen.show([*lines(width)[:height - 1], "q ends this page"[:width]])
+                screen.show([*lines(width)[:height - 1], "press q to quit"[:width]])
                 if screen.wait(every_s) == "q":
                     return
                 try:
