@@ -45,7 +45,7 @@ TEST(RandomApply, NestsToAnEnd) {
     OneUnit{nested(17)};
     ADD_FAILURE() << "accepted";
   } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("more than 16 choices"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("nested more than 16 deep"), std::string::npos)
         << error.what();
   }
 }
