@@ -35,6 +35,12 @@ double beyond_first(double busy, int cores) {
   return cores > 1 ? std::clamp((busy - 1) / (cores - 1), 0.0, 1.0) : 0;
 }
 
+/// Returns how many threads compute at once if neither the trainer nor a worker waits for another.
+double may_compute(const DataLoaderInput& input) {
+  const Demand fetch = mean_of(input.fetch);
+  return 1 + (fetch.cpu_s > 0 ? input.workers * fetch.cpu_s / fetch.seconds() : 0);
+}
+
 DataLoaderInput without_update(DataLoaderInput input) {
   input.update = {};
   return input;
@@ -67,8 +73,8 @@ RatioInterval DataLoaderIntervals::around(double ratio, const DataLoaderInput& c
   };
   const double busy = replay(changed).busy_cores;
   const int cores = changed.cores;
-  include_slowdown(kMaxCrowding, beyond_first(1.0 + changed.workers, cores) -
-                                     beyond_first(1.0 + input_.workers, cores));
+  include_slowdown(kMaxCrowding, beyond_first(may_compute(changed), cores) -
+                                     beyond_first(may_compute(input_), cores));
   include_slowdown(kMaxCrowding, beyond_first(busy, cores) - beyond_first(busy_cores_, cores));
   include_slowdown(kMaxCooling, std::min(1.0, busy_cores_) - std::min(1.0, busy));
   if (changed.update.threads > 1 && changed.workers != input_.workers)

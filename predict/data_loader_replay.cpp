@@ -22,6 +22,7 @@ class Loop {
       : in_(input),
         warm_up_(warm_up),
         total_(warm_up + steps),
+        fetch_s_(mean_of(input.fetch).seconds()),
         cores_({.count = input.cores, .spins = input.spins},
                1 + 2 * static_cast<std::size_t>(input.workers)),
         then_(1 + 2 * static_cast<std::size_t>(input.workers)),
@@ -53,7 +54,7 @@ class Loop {
     return workers_[worker_of(batch)].sent > batch / in_.workers;
   }
 
-  void start(std::size_t thread, const Demand& demand);
+  void start(std::size_t thread, const Demand& demand, double after_s = 0);
   void ended(std::size_t thread);
   void trainer_ended();
   void call_next();
@@ -67,6 +68,7 @@ class Loop {
 
   const DataLoaderInput& in_;
   const std::int64_t warm_up_, total_;  ///< steps
+  const double fetch_s_;                ///< mean length of a batch's fetch
   SharedCores cores_;
   std::vector<const Demand*> then_;  ///< by thread: what it computes once it has slept
   std::vector<Worker> workers_;
@@ -94,9 +96,9 @@ DataLoaderOutput Loop::run() {
           .busy_cores = (cores_.busy_s() - busy_before_s_) / seconds};
 }
 
-void Loop::start(std::size_t thread, const Demand& demand) {
+void Loop::start(std::size_t thread, const Demand& demand, double after_s) {
   then_[thread] = &demand;
-  cores_.sleep_until(thread, cores_.now() + demand.blocked_s);
+  cores_.sleep_until(thread, cores_.now() + after_s + demand.blocked_s);
 }
 
 void Loop::ended(std::size_t thread) {
@@ -189,7 +191,9 @@ void Loop::make(std::size_t worker) {
   const std::int64_t batch = batch_of(worker, of.made);
   if (of.makes || batch >= dispatched_) return;
   of.makes = true;
-  start(maker(worker), fetch_of(batch));
+  // Workers begin one after the other. In step, all of them would compute at once, and all wait.
+  const double turn = static_cast<double>(worker) / static_cast<double>(in_.workers);
+  start(maker(worker), fetch_of(batch), of.made == 0 ? turn * fetch_s_ : 0);
 }
 
 void Loop::send(std::size_t worker) {

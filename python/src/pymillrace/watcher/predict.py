@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
-TRANSFER_S = 0.0006
+TRANSFER_S = 0.001  # CPU time of either end, with the worker's thread that hands over shared memory
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
 QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
 # Beyond them a record is not believed, since the time of a replay grows with them.
