@@ -55,13 +55,13 @@ def recorder_with_worker(blocks, steps=256):
 
     Both take turns in this thread.
     """
-    from pymillrace._watch import FetchProbe, Receipts, RecordFile, SendProbe, ThreadClock
+    from pymillrace._watch import FetchProbe, Receipts, RecordRing, SendProbe, ThreadClock
     from pymillrace.watcher.clocks import SCHEDSTAT
     from pymillrace.watcher.session import Session
 
     batch, trainer, worker = [torch.zeros(16, 12), torch.zeros(16)], [], []
     with tempfile.TemporaryDirectory() as run:
-        file = RecordFile(4096, 0)
+        file = RecordRing(4096, 0)
         session = Session(Path(run) / "run")
         session.open()
         loader = session.loader("bench", "DataLoader", [], given=False)

@@ -216,7 +216,7 @@ OTHER_OPENS = {"run_directory.py": 2, "verify.py": 2, "loader_cpu.py": 2, "proc.
 def test_only_one_module_opens_records():
     found = {}
     for file in (PACKAGE / "watcher").rglob("*.py"):
-        count = sum(bool(re.search(r"(?<!def )(?<![\w.])open\(|os\.open\(|read_text|read_bytes|RecordFile\(", line))
+        count = sum(bool(re.search(r"(?<!def )(?<![\w.])open\(|os\.open\(|read_text|read_bytes|RecordRing\(", line))
                     for line in file.read_text().splitlines())
         if count and file.name != "records.py":
             found[file.name] = count

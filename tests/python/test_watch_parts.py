@@ -21,7 +21,7 @@ import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
 from pymillrace.watcher import api, ranks
-from pymillrace._watch import FetchProbe, Receipts, RecordFile, SendProbe, StepHooks, Steps
+from pymillrace._watch import FetchProbe, Receipts, RecordRing, SendProbe, StepHooks, Steps
 from pymillrace.watcher.breakdown import DATASET, HANDOVER, TRANSFER, Breakdown
 from pymillrace.watcher.clocks import SCHEDSTAT, UNKNOWN, ThreadClock, between
 from pymillrace.watcher.hooks import TorchHooks
@@ -267,11 +267,11 @@ def test_the_run_queue_time_is_that_of_the_kernel_after_every_wait():
 
 def blame_of(tmp_path, slots):
     """Returns the breakdown of three waits for batches of a worker, whose records lie in a file of so many slots."""
-    file = RecordFile(slots, 0)
+    file = RecordRing(slots, 0)
     session, table, breakdown = StepHooks(0), Table(), Breakdown()
     session.thread, session.open = threading.get_ident(), True
     steps = Steps(session, table, breakdown)
-    steps.generation, steps.records, steps.started = 1, RecordFile(slots, 0, file.path), 1
+    steps.generation, steps.records, steps.started = 1, RecordRing(slots, 0, file.path), 1
     probe, sender = FetchProbe(0, 1, SCHEDSTAT, file), SendProbe(SCHEDSTAT, file)
     for batch in range(3):
         assert steps.begin(1, None)
@@ -312,7 +312,7 @@ def test_a_record_that_was_overwritten_is_an_overrun(tmp_path):
 def test_batches_whose_transfer_is_not_measured_are_taken_to_compute_as_long(tmp_path):
     """Reading the CPU time of each batch would cost too much; one that waits longer does not compute more."""
     count = 200
-    file, session, breakdown = RecordFile(256, 0), StepHooks(0), Breakdown()
+    file, session, breakdown = RecordRing(256, 0), StepHooks(0), Breakdown()
     session.thread, session.open = threading.get_ident(), True
     steps, receipts = Steps(session, Table(), breakdown), Receipts(ThreadClock(), False)
     steps.generation, steps.records, steps.started = 1, file, 1
@@ -376,7 +376,7 @@ def test_the_number_of_a_batch_is_that_of_the_task(task, batch):
 
 
 def test_a_batch_with_a_negative_number_leaves_no_record():
-    file = RecordFile(8, 0)
+    file = RecordRing(8, 0)
     path, probe = Path(file.path), FetchProbe(0, 1, SCHEDSTAT, file)
     before = path.read_bytes()
     assert before.strip(b"\0") == b"" and len(before) == 8 * 21 * 8
@@ -393,15 +393,15 @@ def test_a_batch_with_a_negative_number_leaves_no_record():
 
 
 def test_a_file_that_is_shorter_than_its_records_is_refused(tmp_path):
-    file = RecordFile(8, 0)
-    RecordFile(8, 0, file.path)
+    file = RecordRing(8, 0)
+    RecordRing(8, 0, file.path)
     for slots, parts in ((9, 0), (8, 1)):
         with pytest.raises(OSError, match="the file is shorter than its records"):
-            RecordFile(slots, parts, file.path)
+            RecordRing(slots, parts, file.path)
     (tmp_path / "file").write_bytes(bytes(8 * 21 * 8))
     for other in (tmp_path / "file", tmp_path / "none"):
         with pytest.raises(OSError, match=str(other)):
-            RecordFile(8, 0, str(other))
+            RecordRing(8, 0, str(other))
 
 
 def test_loaders_keep_their_own_records_when_another_becomes_the_main_one(tmp_path):

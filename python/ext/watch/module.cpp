@@ -44,7 +44,7 @@ using Made = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, 
 
 Times times_of(const Reading& reading) { return {reading.wall, reading.cpu, reading.delay}; }
 
-/// Returns the fields of a Record, from a tuple of them and of the transforms' times.
+/// Returns the fields of a WorkerRecord, from a tuple of them and of the transforms' times.
 WorkerRecord record_of(const nb::tuple& fields) {
   std::array<std::int64_t, kRecordFields> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i)
@@ -295,7 +295,7 @@ void bind_records(nb::module_& module) {
   nb::class_<ThreadClock>(module, "ThreadClock")
       .def(nb::init<const std::string&>(), nb::arg("schedstat") = kSchedstat)
       .def("read", [](ThreadClock& clock) { return times_of(clock.read()); });
-  nb::class_<RecordRing>(module, "RecordFile")
+  nb::class_<RecordRing>(module, "RecordRing")
       .def(nb::init<std::int64_t, std::int64_t, const std::string&>(), nb::arg("slots"),
            nb::arg("parts"), nb::arg("path") = "")
       .def_prop_ro("path", &RecordRing::path)

@@ -106,9 +106,10 @@ def make(run: Run, main: WatchedLoader, loaders: list[WatchedLoader], complete: 
     A summary of a run that is under way is not `complete`: it has the replay's input in place of predictions, because
     replays would hold up the training, and measurements of the machine even more so.
     """
-    loop, times = main.loop(), _times(main)
-    verdicts = [classify(one.loop(), cores()) for one in loaders]
-    verdict = verdicts[loaders.index(main)]
+    loops = [one.loop() for one in loaders]
+    verdicts = [classify(one, cores()) for one in loops]
+    at, times = loaders.index(main), _times(main)
+    loop, verdict = loops[at], verdicts[at]
     load, update, steps = times["load_s"], times["update_s"], times["steps"]
     predicted = what_if(loop, cores()) if complete else None
     torch = sys.modules.get("torch")

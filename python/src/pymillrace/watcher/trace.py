@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .._predict import TraceEvents
-from .._watch import RecordFile
+from .._watch import RecordRing
 from .records import open_record
 from .run_directory import HEADER, write_file
 
@@ -32,7 +32,7 @@ class Loader(NamedTuple):
     name: str
     steps: Path  # steps.csv
     workers: int
-    records: RecordFile | None
+    records: RecordRing | None
 
 
 def write(file: Path, begin: int, end: int, loaders: Sequence[Loader]) -> None:

@@ -7,7 +7,7 @@ from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from . import room, shared_memory
-from .._watch import FLUSH, Receipts, RecordFile, StepHooks, Steps
+from .._watch import FLUSH, Receipts, RecordRing, StepHooks, Steps
 from .breakdown import STARTUP, Breakdown
 from .clocks import SCHEDSTAT, ThreadClock, between
 from .counterpart import counterpart_of
@@ -108,7 +108,7 @@ class WatchedLoader:
         self.transforms: list[str] = []
         self.counterpart: Counterpart | None = None  # of its data set, in millrace's own loader
         self.parts = 0
-        self.records: RecordFile | None = None
+        self.records: RecordRing | None = None
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()
         self.inner: weakref.ref[Any] | None = None  # the loader that was iterated over last
         self.data: weakref.ref[Any] | None = None  # its data set
@@ -238,7 +238,7 @@ class WatchedLoader:
         if self.workers and (self.records is None or self.records.slots < slots):
             self.flush()
             with without_signals_of_writes():  # a limit of files' sizes holds for memory too
-                self.records = RecordFile(slots, self.parts)
+                self.records = RecordRing(slots, self.parts)
         if self.workers and self.recorder.first:
             self.free_shared_memory = room.free(room.SHARED_MEMORY)
         self.recorder.records = self.records

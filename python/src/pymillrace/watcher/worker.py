@@ -12,7 +12,7 @@ from functools import lru_cache
 from time import monotonic
 from typing import Any
 
-from .._watch import FetchProbe, RecordFile, SendProbe
+from .._watch import FetchProbe, RecordRing, SendProbe
 from .clocks import SCHEDSTAT, UNKNOWN
 from .faults import stop
 from .plan import threads_of_plan
@@ -58,7 +58,7 @@ class FetchTimer:
     Nothing here refers to a fetcher, and no fetcher to itself: a data set lives no longer than without the timer.
     """
 
-    def __init__(self, worker: int, dataset: Any, generation: int, file: RecordFile | None = None) -> None:
+    def __init__(self, worker: int, dataset: Any, generation: int, file: RecordRing | None = None) -> None:
         self.recorder = FetchProbe(worker, generation, SCHEDSTAT, file)
         self.transforms = TransformTimer(dataset)
         self.watch: WorkerWatch | None = None
@@ -109,7 +109,7 @@ class FetchTimer:
 class WorkerInit:
     """Runs the loader's own worker_init_fn and installs the probes in this worker."""
 
-    def __init__(self, own: Callable[[int], None] | None, file: RecordFile, parts: int, generation: int,
+    def __init__(self, own: Callable[[int], None] | None, file: RecordRing, parts: int, generation: int,
                  directory: str) -> None:
         self.own, self._path, self._slots, self._parts, self._generation = own, file.path, file.slots, parts, generation
         self._directory = directory  # of the run
@@ -128,7 +128,7 @@ class WorkerInit:
         from torch.utils.data import _DatasetKind, get_worker_info
 
         try:
-            file = RecordFile(self._slots, self._parts, self._path)
+            file = RecordRing(self._slots, self._parts, self._path)
         except FileNotFoundError:  # the trainer ended its recording, and with it the file, before this worker began
             return
         info = get_worker_info()
@@ -172,7 +172,7 @@ def _wrap_index_queue(queue: Any, probe: FetchProbe) -> None:
     queue.get = noting_get
 
 
-def _wrap_data_queue(queue: Any, file: RecordFile) -> None:
+def _wrap_data_queue(queue: Any, file: RecordRing) -> None:
     """Measures pickling and sending of each batch in the queue's feeder thread."""
     from multiprocessing import queues
 

@@ -4,14 +4,14 @@ Took 0.1 ms of CPU time for 100 batches in the 10 s and 3 ms for 4096, beside th
 """
 from __future__ import annotations
 
-from .._watch import RecordFile
+from .._watch import RecordRing
 
 CELLS, CELL_NS = 40, 250_000_000  # 10 s, as between two summaries of a run under way
 BUSY = 9  # digit of a cell that the worker spent on batches; 0: none of it
 MOST_WORKERS = 64  # whose activity is kept
 
 
-def of_workers(workers: int, records: RecordFile | None, now: int) -> list[str] | None:
+def of_workers(workers: int, records: RecordRing | None, now: int) -> list[str] | None:
     """Returns a text per worker with a character per cell, up to `now`: the ninths of it that went into batches.
 
     It is "-" before the first batch and after the last that the worker has completed: another one may be under way.
