@@ -52,9 +52,8 @@ DataLoaderIntervals::DataLoaderIntervals(const DataLoaderInput& input, double me
                                          const Doubts& doubts)
     : input_(input),
       doubts_(doubts),
-      base_(rate_of(input)),
-      busy_cores_(replay(input).busy_cores),
-      unexplained_(unexplained(kDataLoaderModelError, base_, measured)) {
+      base_(replay(input)),
+      unexplained_(unexplained(kDataLoaderModelError, base_.images_per_s, measured)) {
   if (!(doubts.fetch > 0 || doubts.update > 0)) return;
   const double fetch = 1 + doubts.fetch;
   const double update = 1 + doubts.update;
@@ -69,14 +68,14 @@ RatioInterval DataLoaderIntervals::around(double ratio, const DataLoaderInput& c
     interval.include(rate_of(with_demands(changed, end.fetch, end.update)) / end.images_per_s);
   const auto include_slowdown = [&](double most, double share) {
     if (share == 0) return;
-    interval.include(rate_of(slowed_down(changed, std::pow(most, share))) / base_);
+    interval.include(rate_of(slowed_down(changed, std::pow(most, share))) / base_.images_per_s);
   };
   const double busy = replay(changed).busy_cores;
   const int cores = changed.cores;
   include_slowdown(kMaxCrowding, beyond_first(may_compute(changed), cores) -
                                      beyond_first(may_compute(input_), cores));
-  include_slowdown(kMaxCrowding, beyond_first(busy, cores) - beyond_first(busy_cores_, cores));
-  include_slowdown(kMaxCooling, std::min(1.0, busy_cores_) - std::min(1.0, busy));
+  include_slowdown(kMaxCrowding, beyond_first(busy, cores) - beyond_first(base_.busy_cores, cores));
+  include_slowdown(kMaxCooling, std::min(1.0, base_.busy_cores) - std::min(1.0, busy));
   if (changed.update.threads > 1 && changed.workers != input_.workers)
     interval.include(rate_of(as_measured(changed, doubts_.spinning)) /
                      rate_of(as_measured(input_, doubts_.spinning)));

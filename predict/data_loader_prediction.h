@@ -50,8 +50,7 @@ class DataLoaderIntervals {
 
   DataLoaderInput input_;
   Doubts doubts_;
-  double base_;  ///< images/s
-  double busy_cores_;
+  DataLoaderOutput base_;
   std::vector<End> ends_;
   double unexplained_;
 };

@@ -99,6 +99,12 @@ def test_cores_are_shared():
     assert replay(both.replace(spins=False)).images_per_s == pytest.approx(4 / 0.040)
 
 
+def test_workers_that_mostly_wait_do_not_compute_in_step():
+    # Four workers compute for 2 of 32 ms each. All at once they would take 4 ms on two cores, and 34 ms per batch.
+    waits = LOOP.replace(workers=4, cores=2, fetch=(Demand(0.002, 0.030),), update=blocked(0.001))
+    assert replay(waits).images_per_s == pytest.approx(4 * 4 / 0.032, rel=0.01)
+
+
 def test_many_workers_are_no_deep_recursion():
     # While the loop waits for a slow batch all others arrive, and its body takes no time.
     for workers in (128, 256):

@@ -129,13 +129,14 @@ def rate_of(rows: list[tuple[int, float]], window: int = WINDOW) -> float:
 def counted_steps(run: Path, warm_up: int, steps: int) -> list[tuple[int, float]]:
     """Returns images and seconds of load + update of a run's steps after its warm-up.
 
-    Of a run that ended before the `steps` after it, returns the later half, if that is more.
+    A run that ended before the `steps` after it counts with its later half, if that is more.
     """
     try:
         with io.TextIOWrapper(open_record(run / "steps.csv", MOST_STEPS_BYTES), encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        half = len(rows) if len(rows) >= warm_up + steps else max(WARM_UP, len(rows) // 2)
-        rows = rows[min(warm_up, half):]
+        if len(rows) < warm_up + steps:
+            warm_up = min(warm_up, max(WARM_UP, len(rows) // 2))
+        rows = rows[warm_up:]
         return [(int(row["images"]), float(row["load_s"]) + float(row["update_s"])) for row in rows]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise WatchError(f"{run / 'steps.csv'} cannot be used: {error}") from None
