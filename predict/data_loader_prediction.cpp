@@ -41,6 +41,20 @@ double may_compute(const DataLoaderInput& input) {
   return 1 + (fetch.cpu_s > 0 ? input.workers * fetch.cpu_s / fetch.seconds() : 0);
 }
 
+/// Returns how many times the CPU time code takes, at most, with that many busy cores.
+double most_crowding(double before, double after, int cores) {
+  return std::pow(kMaxCrowding, beyond_first(after, cores) - beyond_first(before, cores));
+}
+double most_cooling(double before, double after) {
+  return std::pow(kMaxCooling, std::min(1.0, before) - std::min(1.0, after));
+}
+
+/// Returns a recorded loop as it is replayed.
+DataLoaderInput as_recorded(DataLoaderInput input, const RecordedRun& run) {
+  input.pause_s = usual_pause(mean_of(input.fetch));
+  return run.update_s > 0 ? without_spinning(input, run.update_s) : input;
+}
+
 DataLoaderInput without_update(DataLoaderInput input) {
   input.update = {};
   return input;
@@ -48,8 +62,8 @@ DataLoaderInput without_update(DataLoaderInput input) {
 
 }  // namespace
 
-DataLoaderIntervals::DataLoaderIntervals(const DataLoaderInput& input, double measured,
-                                         const Doubts& doubts)
+DataLoaderRatios::DataLoaderRatios(const DataLoaderInput& input, double measured,
+                                   const Doubts& doubts)
     : input_(input),
       doubts_(doubts),
       base_(replay(input)),
@@ -62,20 +76,26 @@ DataLoaderIntervals::DataLoaderIntervals(const DataLoaderInput& input, double me
     ends_.push_back({of_fetch, of_update, rate_of(with_demands(input, of_fetch, of_update))});
 }
 
-RatioInterval DataLoaderIntervals::around(double ratio, const DataLoaderInput& changed) const {
-  RatioInterval interval(ratio);
-  for (const End& end : ends_)
-    interval.include(rate_of(with_demands(changed, end.fetch, end.update)) / end.images_per_s);
-  const auto include_slowdown = [&](double most, double share) {
-    if (share == 0) return;
-    interval.include(rate_of(slowed_down(changed, std::pow(most, share))) / base_.images_per_s);
-  };
+DataLoaderRatios::Slowdown DataLoaderRatios::slowdown(const DataLoaderInput& changed) const {
   const double busy = replay(changed).busy_cores;
-  const int cores = changed.cores;
-  include_slowdown(kMaxCrowding, beyond_first(may_compute(changed), cores) -
-                                     beyond_first(may_compute(input_), cores));
-  include_slowdown(kMaxCrowding, beyond_first(busy, cores) - beyond_first(base_.busy_cores, cores));
-  include_slowdown(kMaxCooling, std::min(1.0, base_.busy_cores) - std::min(1.0, busy));
+  const double crowding = most_crowding(base_.busy_cores, busy, changed.cores);
+  const double cooling = most_cooling(base_.busy_cores, busy);
+  return {crowding, cooling, std::sqrt(crowding * cooling)};
+}
+
+double DataLoaderRatios::of(const DataLoaderInput& changed) const {
+  return rate_of(slowed_down(changed, slowdown(changed).usual)) / base_.images_per_s;
+}
+
+RatioInterval DataLoaderRatios::with_interval(const DataLoaderInput& changed) const {
+  const auto [crowding, cooling, usual] = slowdown(changed);
+  RatioInterval interval(rate_of(slowed_down(changed, usual)) / base_.images_per_s);
+  for (const End& end : ends_)
+    interval.include(rate_of(slowed_down(with_demands(changed, end.fetch, end.update), usual)) /
+                     end.images_per_s);
+  const double may_crowd = most_crowding(may_compute(input_), may_compute(changed), changed.cores);
+  for (const double factor : {1.0, crowding, cooling, may_crowd})
+    interval.include(rate_of(slowed_down(changed, factor)) / base_.images_per_s);
   if (changed.update.threads > 1 && changed.workers != input_.workers)
     interval.include(rate_of(as_measured(changed, doubts_.spinning)) /
                      rate_of(as_measured(input_, doubts_.spinning)));
@@ -83,12 +103,10 @@ RatioInterval DataLoaderIntervals::around(double ratio, const DataLoaderInput& c
 }
 
 DataLoaderPredictor::DataLoaderPredictor(const DataLoaderInput& measured, const RecordedRun& run)
-    : input_(run.update_s > 0 ? without_spinning(measured, run.update_s) : measured),
+    : input_(as_recorded(measured, run)),
       run_(run),
       doubts_{run.fetch_error, run.update_error,
               input_.update.cpu_s > 0 ? measured.update.cpu_s / input_.update.cpu_s : 1},
-      images_per_s_(rate_of(input_)),
-      loader_images_per_s_(rate_of(without_update(input_))),
       loop_(input_, run.images_per_s, doubts_),
       loading_(without_update(input_), 0, doubts_) {}
 
@@ -97,14 +115,11 @@ std::vector<DataLoaderChange> DataLoaderPredictor::changes(const Paging& paging)
 }
 
 PredictedRatio DataLoaderPredictor::predict(const DataLoaderChange& change) const {
-  const double rate = rate_of(change.input);
-  double ratio = rate / (change.loading_only ? loader_images_per_s_ : images_per_s_);
+  const RatioInterval found = (change.loading_only ? loading_ : loop_).with_interval(change.input);
   // Faster storage delays nobody; in a replay, batches that meet differently may.
-  if (change.argument.empty()) ratio = std::max(1.0, ratio);
-  const RatioInterval interval =
-      (change.loading_only ? loading_ : loop_).around(ratio, change.input);
-  return {ratio, interval.low(), interval.high(),
-          change.loading_only ? rate : rate_of(without_update(change.input))};
+  const double ratio = change.argument.empty() ? std::max(1.0, found.ratio()) : found.ratio();
+  return {ratio, found.low(), std::max(ratio, found.high()),
+          loading_.images_per_s() * loading_.of(without_update(change.input))};
 }
 
 }  // namespace millrace::predict

@@ -28,25 +28,33 @@ struct Doubts {
   double spinning = 1;
 };
 
-/// Intervals of ratios to one run. An interval holds the ratios of replays with the demands of
-/// loading and of the update at either end of their own intervals. More replays stand for what a
-/// record cannot tell: how much slower code gets while more cores are busy or may be, how much
-/// faster on a core that is no longer idle for most of the time, and how much of an update in
-/// several threads was waiting for each other.
-class DataLoaderIntervals {
+/// Ratios to one run. A record cannot tell how much slower code gets while more cores are busy, and
+/// how much faster on a core that is no longer idle for most of the time. A ratio assumes the
+/// geometric mean of nothing and the most that was measured. Its interval holds the ratios with
+/// either, with the demands of loading and of the update at the ends of their own intervals, and
+/// with an update in several threads that do not wait for each other.
+class DataLoaderRatios {
  public:
   /// `input`: of the run. `measured`: its images/s; 0: unknown. Throws std::invalid_argument as
   /// replay() does.
-  DataLoaderIntervals(const DataLoaderInput& input, double measured, const Doubts& doubts);
+  DataLoaderRatios(const DataLoaderInput& input, double measured, const Doubts& doubts);
 
-  /// Returns the interval of the `ratio` of a changed input.
-  RatioInterval around(double ratio, const DataLoaderInput& changed) const;
+  double images_per_s() const { return base_.images_per_s; }  ///< of the replayed run
+  /// Returns the ratio of a changed input.
+  double of(const DataLoaderInput& changed) const;
+  RatioInterval with_interval(const DataLoaderInput& changed) const;
 
  private:
+  /// Factors of CPU times, at most, and the one that the ratio assumes.
+  struct Slowdown {
+    double crowding, cooling, usual;
+  };
   struct End {
     double fetch, update;  ///< factors of the demands
     double images_per_s;   ///< of the run with them
   };
+
+  Slowdown slowdown(const DataLoaderInput& changed) const;
 
   DataLoaderInput input_;
   Doubts doubts_;
@@ -81,8 +89,8 @@ class DataLoaderPredictor {
   /// measured (without_spinning).
   const DataLoaderInput& input() const { return input_; }
   const Doubts& doubts() const { return doubts_; }
-  double images_per_s() const { return images_per_s_; }                ///< of the replayed run
-  double loader_images_per_s() const { return loader_images_per_s_; }  ///< of its loader alone
+  double images_per_s() const { return loop_.images_per_s(); }            ///< of the replayed run
+  double loader_images_per_s() const { return loading_.images_per_s(); }  ///< of its loader alone
 
   std::vector<DataLoaderChange> changes(const Paging& paging) const;
   PredictedRatio predict(const DataLoaderChange& change) const;
@@ -91,10 +99,8 @@ class DataLoaderPredictor {
   DataLoaderInput input_;
   RecordedRun run_;
   Doubts doubts_;
-  double images_per_s_;
-  double loader_images_per_s_;
-  DataLoaderIntervals loop_;
-  DataLoaderIntervals loading_;
+  DataLoaderRatios loop_;
+  DataLoaderRatios loading_;
 };
 
 }  // namespace millrace::predict

@@ -14,6 +14,9 @@ namespace {
 /// Replays that find an update's demand, and their steps.
 constexpr int kFitRounds = 7;
 constexpr int kFitSteps = 24;
+/// Seconds of a pause: always, and more if batches only compute.
+constexpr double kPauseS = 0.0003;
+constexpr double kPauseOfLockS = 0.0012;
 constexpr const char* kNoTime = "a replay needs work that takes time";
 
 class Loop {
@@ -22,11 +25,15 @@ class Loop {
       : in_(input),
         warm_up_(warm_up),
         total_(warm_up + steps),
-        fetch_s_(mean_of(input.fetch).seconds()),
         cores_({.count = input.cores, .spins = input.spins},
                1 + 2 * static_cast<std::size_t>(input.workers)),
         then_(1 + 2 * static_cast<std::size_t>(input.workers)),
-        workers_(static_cast<std::size_t>(input.workers)) {}
+        workers_(static_cast<std::size_t>(input.workers)) {
+    // Workers begin one after the other. In step, all of them would compute at once, and all wait.
+    const double turn_s = mean_of(input.fetch).seconds() / std::max(1, input.workers);
+    for (std::size_t i = 0; i < workers_.size(); ++i)
+      workers_[i].rests_until = turn_s * static_cast<double>(i);
+  }
   DataLoaderOutput run();
 
  private:
@@ -35,6 +42,7 @@ class Loop {
     std::int64_t made = 0;
     std::int64_t sent = 0;
     bool makes = false, sends = false;
+    double rests_until = 0;
   };
   enum class At { waiting, fetching, receiving, handing, training };
 
@@ -68,7 +76,6 @@ class Loop {
 
   const DataLoaderInput& in_;
   const std::int64_t warm_up_, total_;  ///< steps
-  const double fetch_s_;                ///< mean length of a batch's fetch
   SharedCores cores_;
   std::vector<const Demand*> then_;  ///< by thread: what it computes once it has slept
   std::vector<Worker> workers_;
@@ -114,6 +121,7 @@ void Loop::ended(std::size_t thread) {
   Worker& of = workers_[worker];
   if (thread == maker(worker)) {
     of.makes = false;
+    of.rests_until = cores_.now() + in_.pause_s;
     ++of.made;
     send(worker);
     make(worker);
@@ -191,9 +199,7 @@ void Loop::make(std::size_t worker) {
   const std::int64_t batch = batch_of(worker, of.made);
   if (of.makes || batch >= dispatched_) return;
   of.makes = true;
-  // Workers begin one after the other. In step, all of them would compute at once, and all wait.
-  const double turn = static_cast<double>(worker) / static_cast<double>(in_.workers);
-  start(maker(worker), fetch_of(batch), of.made == 0 ? turn * fetch_s_ : 0);
+  start(maker(worker), fetch_of(batch), std::max(0.0, of.rests_until - cores_.now()));
 }
 
 void Loop::send(std::size_t worker) {
@@ -213,6 +219,10 @@ Demand mean_of(std::span<const Demand> demands) {
   }
   const auto count = static_cast<double>(demands.size());
   return {sum.cpu_s / count, sum.blocked_s / count};
+}
+
+double usual_pause(const Demand& fetch) {
+  return kPauseS + (fetch.cpu_s > 0 ? kPauseOfLockS * fetch.cpu_s / fetch.seconds() : 0);
 }
 
 DataLoaderOutput replay(const DataLoaderInput& input) {

@@ -40,6 +40,7 @@ struct DataLoaderInput {
   std::int64_t batch = 1;  ///< samples
   int cores = 1;
   std::vector<Demand> fetch;  ///< per batch, in turn: data set, transforms, collate
+  double pause_s = 0;         ///< between two batches of a worker
   Demand send;                ///< per batch, in the worker's feeder thread
   Demand receive;             ///< per batch, in next(); waits while its worker makes another
   Demand hand;                ///< per batch, in next(), also without workers
@@ -56,6 +57,11 @@ struct DataLoaderOutput {
   double update_s = 0;  ///< per step
   double busy_cores = 0;
 };
+
+/// Returns how long a worker in Python pauses between two batches. What sends a batch, and hands over
+/// its shared memory, takes the interpreter's lock once the batch is made; while a batch waits, the
+/// lock is free (docs/results/2026-11-28-waiting-loops.md).
+double usual_pause(const Demand& fetch);
 
 /// Runs the simulation. Throws std::invalid_argument for input without cores, samples, steps,
 /// demands that take time, or outstanding batches.

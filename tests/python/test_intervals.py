@@ -1,8 +1,8 @@
 """The 90% intervals of predictions hold what was measured, and advice needs their lower end."""
 import pytest
 
-from pymillrace._predict import (MAX_COOLING, MAX_CROWDING, MODEL_ERROR, DataLoaderInput, DataLoaderIntervals, Demand,
-                                 Doubts, Paging, RecordedRun, replay)
+from pymillrace._predict import (MAX_COOLING, MAX_CROWDING, MODEL_ERROR, DataLoaderInput, DataLoaderRatios, Demand, Doubts,
+                                 Paging, RecordedRun, replay, usual_pause)
 from pymillrace.watcher import predict
 from pymillrace.watcher.batch_means import half_width
 from pymillrace.watcher.predict import Recorded
@@ -13,10 +13,17 @@ TWICE = SETUP.replace(workers=2)
 
 
 def around(setup, changed, measured=0, doubts=Doubts()):
-    ratio = replay(changed).images_per_s / replay(setup).images_per_s
-    low, high = DataLoaderIntervals(setup, measured, doubts).around(ratio, changed)
-    assert low < ratio < high
-    return low / ratio, high / ratio
+    """Returns the ends of a ratio's interval over the ratio of the replays, which it must hold."""
+    replayed = replay(changed).images_per_s / replay(setup).images_per_s
+    ratio, low, high = DataLoaderRatios(setup, measured, doubts).with_interval(changed)
+    assert low < ratio < high and low < replayed < high
+    return low / replayed, high / replayed
+
+
+def assumed(setup, changed):
+    """Returns the ratio that is predicted over the ratio of the replays."""
+    replayed = replay(changed).images_per_s / replay(setup).images_per_s
+    return DataLoaderRatios(setup, 0, Doubts()).with_interval(changed)[0] / replayed
 
 
 def test_known_demands_leave_the_model_error():
@@ -63,6 +70,31 @@ def test_code_on_a_core_that_no_longer_waits_may_be_faster():
     assert low == pytest.approx(1 / (1 + MODEL_ERROR))
     # Where the workers' sleep still binds, faster code gains nothing.
     assert around(waits, waits.replace(workers=2))[1] == pytest.approx(1 + MODEL_ERROR)
+
+
+def test_a_ratio_assumes_the_middle_of_what_a_record_cannot_tell():
+    cpu = SETUP.replace(cores=2, workers=2, fetch=(Demand(cpu_s=0.080),), update=Demand(cpu_s=0.020))
+    assert assumed(cpu, cpu.replace(workers=0)) == pytest.approx(MAX_CROWDING**0.5, rel=0.01)
+    assert assumed(cpu.replace(workers=0), cpu) == pytest.approx(MAX_CROWDING**-0.5, rel=0.01)
+    waits = SETUP.replace(fetch=(Demand(blocked_s=0.032),), update=Demand(cpu_s=0.002))
+    assert assumed(waits, waits.replace(workers=32)) == pytest.approx(MAX_COOLING**(15 / 32), rel=0.01)
+    assert assumed(SETUP, TWICE) == pytest.approx(1)
+
+
+# What runs with one worker took per batch on two cores, in ms: fetch on a core and blocked, between two batches, and a
+# step (docs/results/2026-11-28-waiting-loops.md).
+PAUSES = ((16.8, 0.2, 1.64, 18.5), (16.8, 0.1, 1.55, 18.5), (16.9, 0.2, 1.91, 19.0), (16.7, 0.2, 1.94, 18.7),
+          (1.4, 32.4, 0.38, 34.1), (0.8, 32.3, 0.32, 33.3))
+
+
+@pytest.mark.parametrize("cpu, blocked, pause, step", PAUSES)
+def test_a_worker_pauses_between_batches(cpu, blocked, pause, step):
+    fetch = Demand(1e-3 * cpu, 1e-3 * blocked)
+    assert usual_pause(fetch) == pytest.approx(1e-3 * pause, abs=0.0005)
+    loop = DataLoaderInput(1, 2, 4, 2, [fetch], Demand(0.0005), Demand(0.0008), Demand(0.0002), Demand(0.002))
+    predicted = predict.predictions(loop, Recorded(RecordedRun(0, 0.0)), Paging())
+    assert predicted["replay_images_per_s"] == pytest.approx(4000 / step, rel=0.03)
+    assert replay(loop).images_per_s == pytest.approx(4000 / (cpu + blocked), rel=0.01)
 
 
 # Demands of runs with two workers on two cores, in ms: fetch, update (of each thread), threads; images/s; the length of

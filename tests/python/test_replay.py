@@ -70,6 +70,15 @@ def test_one_outstanding_batch_per_worker_makes_it_wait_for_the_hand_out():
     assert replay(one.replace(prefetch=2)).images_per_s == pytest.approx(4 / 0.030)
 
 
+def test_a_worker_pauses_after_a_batch_unless_it_has_nothing_to_make():
+    rests = LOOP.replace(pause_s=0.005)
+    assert replay(rests).images_per_s == pytest.approx(4 / 0.035)
+    assert replay(rests.replace(workers=0)).images_per_s == replay(LOOP.replace(workers=0)).images_per_s
+    # With prefetch 1 it has rested when the batch is handed out, 10 ms after it was made.
+    late = rests.replace(prefetch=1, receive=cpu(0.010))
+    assert replay(late).images_per_s == replay(late.replace(pause_s=0)).images_per_s == pytest.approx(4 / 0.040)
+
+
 def test_batches_are_handed_out_in_order():
     # Worker 0 makes the slow batches and worker 1 the fast ones: the rate is that of the slow worker, twice over.
     uneven = LOOP.replace(workers=2, fetch=(blocked(0.060), blocked(0.010)), update=blocked(0.001))

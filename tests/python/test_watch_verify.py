@@ -207,6 +207,47 @@ def test_arguments_that_torch_refuses_without_workers_are_left_out(monkeypatch, 
         Mine(data, colour=1)
 
 
+OWN = """
+from watch_stand_ins import OwnLoader
+
+class DataLoader(OwnLoader):
+    def __init__(self, dataset, bs=4, num_workers=0, **others):
+        assert not others
+        super().__init__(dataset, bs, num_workers)
+"""
+
+
+@pytest.mark.parametrize("package, reached", (("fastai", True), ("slowai", False)))
+def test_a_change_that_does_not_reach_the_loader_is_not_measured(tmp_path, monkeypatch, package, reached):
+    """Only fastai's class is known among those that are no torch DataLoader and use its iterators."""
+    monkeypatch.setattr(verify, "busy_s", lambda: None)
+    folders = [str(tmp_path), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
+    (tmp_path / package / "data").mkdir(parents=True)
+    (tmp_path / package / "data/load.py").write_text(OWN)
+    (tmp_path / "train.py").write_text(f"import torch\nfrom {package}.data.load import DataLoader\n"
+                                       "for images in DataLoader([torch.zeros(1)] * 400):\n    pass\n")
+    record = verify.verify([sys.executable, str(tmp_path / "train.py")], tmp_path / "check", steps=20, blocks=1,
+                           given=["num_workers=1"])
+    outcome, = record["outcomes"]
+    if reached:
+        assert outcome["failed"] is None and outcome["measured"] > 0
+        assert json.loads((tmp_path / "check/003/summary.json").read_text())["workers"] == 1
+    else:
+        assert "num_workers=1 did not reach the loader, which ran with num_workers=0" in outcome["failed"]
+        assert outcome["measured"] is None and record["score"] is None
+
+
+def test_fastais_loader_takes_the_changes(monkeypatch):
+    load = pytest.importorskip("fastai.data.load", reason="fastai is not installed")
+    monkeypatch.setenv(PLAN, json.dumps({"steps": 1, "overrides": {"num_workers": 2}}))
+    monkeypatch.setattr(load.DataLoader, "__init__", load.DataLoader.__init__)  # put back afterwards
+    plan.override_arguments(load.DataLoader)
+    loader = load.DataLoader(list(range(8)), bs=2, after_item=lambda one: one + 1)
+    assert loader.fake_l.num_workers == 2
+    assert [batch.tolist() for batch in loader] == [[1, 2], [3, 4], [5, 6], [7, 8]]
+
+
 FAILING = """
 import sys
 import torch

@@ -48,8 +48,9 @@ nb::object replaced(nb::handle self, std::span<const char* const> names,
 }
 
 constexpr const char* kDemandNames[] = {"cpu_s", "blocked_s", "threads"};
-constexpr const char* kInputNames[] = {"workers", "prefetch", "batch",  "cores", "fetch", "send",
-                                       "receive", "hand",     "update", "steps", "spins"};
+constexpr const char* kInputNames[] = {"workers", "prefetch", "batch", "cores",
+                                       "fetch",   "pause_s",  "send",  "receive",
+                                       "hand",    "update",   "steps", "spins"};
 
 void bind_replay(nb::module_& module) {
   nb::class_<Demand>(module, "Demand")
@@ -72,15 +73,14 @@ void bind_replay(nb::module_& module) {
           "__init__",
           [](DataLoaderInput* self, int workers, int prefetch, std::int64_t batch, int cores,
              std::vector<Demand> fetch, const Demand& send, const Demand& receive,
-             const Demand& hand, const Demand& update, int steps, bool spins) {
-            new (self)
-                DataLoaderInput{workers, prefetch, batch, cores, std::move(fetch), send, receive,
-                                hand,    update,   steps, spins};
+             const Demand& hand, const Demand& update, int steps, bool spins, double pause_s) {
+            new (self) DataLoaderInput{workers, prefetch, batch, cores,  std::move(fetch), pause_s,
+                                       send,    receive,  hand,  update, steps,            spins};
           },
           nb::arg("workers"), nb::arg("prefetch"), nb::arg("batch"), nb::arg("cores"),
           nb::arg("fetch"), nb::arg("send") = Demand(), nb::arg("receive") = Demand(),
           nb::arg("hand") = Demand(), nb::arg("update") = Demand(), nb::arg("steps") = 200,
-          nb::arg("spins") = true)
+          nb::arg("spins") = true, nb::arg("pause_s") = 0.0)
       .def_ro("workers", &DataLoaderInput::workers)
       .def_ro("prefetch", &DataLoaderInput::prefetch)
       .def_ro("batch", &DataLoaderInput::batch)
@@ -92,6 +92,7 @@ void bind_replay(nb::module_& module) {
       .def_ro("update", &DataLoaderInput::update)
       .def_ro("steps", &DataLoaderInput::steps)
       .def_ro("spins", &DataLoaderInput::spins)
+      .def_ro("pause_s", &DataLoaderInput::pause_s)
       .def("replace",
            [](nb::handle self, const nb::kwargs& changes) {
              return nb::cast<DataLoaderInput>(replaced(self, kInputNames, changes));
@@ -106,6 +107,7 @@ void bind_replay(nb::module_& module) {
   module.def(
       "replay", [](const DataLoaderInput& input) { return predict::replay(input); },
       nb::arg("input"), Unlocked());
+  module.def("usual_pause", &predict::usual_pause, nb::arg("fetch"));
   module.def("without_spinning", &predict::without_spinning, nb::arg("measured"),
              nb::arg("update_s"), Unlocked());
 }
@@ -134,17 +136,17 @@ void bind_prediction(nb::module_& module) {
       .def_ro("fetch", &Doubts::fetch)
       .def_ro("update", &Doubts::update)
       .def_ro("spinning", &Doubts::spinning);
-  using predict::DataLoaderIntervals;
-  nb::class_<DataLoaderIntervals>(module, "DataLoaderIntervals")
+  using predict::DataLoaderRatios;
+  nb::class_<DataLoaderRatios>(module, "DataLoaderRatios")
       .def(nb::init<const DataLoaderInput&, double, const Doubts&>(), nb::arg("input"),
            nb::arg("measured"), nb::arg("doubts"), Unlocked())
       .def(
-          "around",
-          [](const DataLoaderIntervals& self, double ratio, const DataLoaderInput& changed) {
-            const predict::RatioInterval found = self.around(ratio, changed);
-            return std::pair(found.low(), found.high());
+          "with_interval",
+          [](const DataLoaderRatios& self, const DataLoaderInput& changed) {
+            const predict::RatioInterval found = self.with_interval(changed);
+            return std::tuple(found.ratio(), found.low(), found.high());
           },
-          nb::arg("ratio"), nb::arg("changed"), Unlocked());
+          nb::arg("changed"), Unlocked());
   using predict::RecordedRun;
   nb::class_<RecordedRun>(module, "RecordedRun")
       .def(nb::init<double, double, double, double, double>(), nb::arg("images_per_s"),

@@ -32,7 +32,7 @@ class DataLoaderInput:
 
     def __init__(self, workers: int, prefetch: int, batch: int, cores: int, fetch: list[Demand],
                  send: Demand = ..., receive: Demand = ..., hand: Demand = ..., update: Demand = ..., steps: int = 200,
-                 spins: bool = True) -> None: ...
+                 spins: bool = True, pause_s: float = 0.0) -> None: ...
     @property
     def workers(self) -> int: ...
     @property
@@ -55,6 +55,8 @@ class DataLoaderInput:
     def steps(self) -> int: ...
     @property
     def spins(self) -> bool: ...
+    @property
+    def pause_s(self) -> float: ...
     def replace(self, **changes: Any) -> DataLoaderInput:
         """Returns a copy with other values."""
 
@@ -72,6 +74,9 @@ class DataLoaderOutput:
 
 def replay(input: DataLoaderInput) -> DataLoaderOutput:
     """Runs the simulation. Raises ValueError for input without cores, samples, demands or outstanding batches."""
+
+def usual_pause(fetch: Demand) -> float:
+    """Returns the seconds for which a worker in Python pauses between two batches."""
 
 def without_spinning(measured: DataLoaderInput, update_s: float) -> DataLoaderInput:
     """Returns the input with as much CPU time per update as makes the replay's update take `update_s` seconds."""
@@ -111,13 +116,13 @@ class Doubts:
     @property
     def spinning(self) -> float: ...
 
-class DataLoaderIntervals:
-    """90% intervals of ratios to one run."""
+class DataLoaderRatios:
+    """Ratios to one run."""
 
     def __init__(self, input: DataLoaderInput, measured: float, doubts: Doubts) -> None:
         """`input`: of the run. `measured`: its images/s; 0: unknown."""
-    def around(self, ratio: float, changed: DataLoaderInput) -> tuple[float, float]:
-        """Returns the interval of the ratio of a changed input, which it holds."""
+    def with_interval(self, changed: DataLoaderInput) -> tuple[float, float, float]:
+        """Returns the ratio of a changed input, and the ends of its 90% interval."""
 
 class RecordedRun:
     """Facts of a recorded run beside its demands."""

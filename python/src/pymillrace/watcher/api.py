@@ -19,8 +19,8 @@ from .faults import stop
 from .iterators import WatchedIterable, calling_line, is_inside, make_iterator, replace_init
 from .log import Call
 from .messages import say
-from .other_loaders import Finder, replace_imported
-from .plan import override_arguments
+from .other_loaders import METHODS, Finder, replace_imported, replace_in
+from .plan import FASTAI, override_arguments
 from .run_directory import place_is_known
 from .session import Session
 from .watched_loader import WatchedLoader
@@ -120,7 +120,8 @@ def start_when_imported(module: Any, run: str) -> None:
     try:
         override_arguments(module.DataLoader)
         _patch(module.DataLoader)
-        sys.meta_path.insert(0, Finder(_watched))
+        after = dict.fromkeys(METHODS, lambda imported: replace_in(imported, _watched))
+        sys.meta_path.insert(0, Finder({**after, FASTAI: lambda imported: override_arguments(imported.DataLoader)}))
         _every.append(Session(Path(run), live=True))
     except Exception as error:
         stop(error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.machinery
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .faults import stop
@@ -54,21 +54,22 @@ def replace_imported(watched_by: Watched) -> None:
 
 
 class Finder:
-    """Finds modules of these projects by the other finders, and replaces their methods after they have run."""
+    """Finds modules by the other finders, and calls a function with each of them after it has run."""
 
-    def __init__(self, watched_by: Watched) -> None:
-        self._watched_by = watched_by
+    def __init__(self, after: Mapping[str, Callable[[Any], None]]) -> None:
+        """`after`: functions by the names of modules."""
+        self._after = after
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name not in METHODS:
+        if name not in self._after:
             return None
         try:
-            return self._recorded(name, path)
+            return self._followed(name, path)
         except Exception as error:
             stop(error)
             return None  # other finders follow
 
-    def _recorded(self, name: str, path: Any) -> importlib.machinery.ModuleSpec | None:
+    def _followed(self, name: str, path: Any) -> importlib.machinery.ModuleSpec | None:
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is None or spec.loader is None:
             return None
@@ -77,7 +78,7 @@ class Finder:
         def exec_module(module: Any) -> None:
             execute(module)
             try:
-                replace_in(module, self._watched_by)
+                self._after[name](module)
             except Exception as error:
                 stop(error)
 

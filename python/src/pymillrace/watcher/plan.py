@@ -1,9 +1,9 @@
 """Plan of a verification run: DataLoader arguments to override, and the step after which the script ends.
 
-Every DataLoader constructed after torch was imported takes the overridden arguments. Those that torch refuses without
-workers are left out there. The script ends with exit code 0 when its main loader is asked for one batch more than the
-plan's steps. While an optimizer exists, only a loader in whose loop one has stepped is the main one: a check before the
-training, as Lightning's, ends nothing.
+Every DataLoader constructed after torch was imported takes the overridden arguments, also one of fastai. Those that torch
+refuses without workers are left out there. The script ends with exit code 0 when its main loader is asked for one batch
+more than the plan's steps. While an optimizer exists, only a loader in whose loop one has stepped is the main one: a
+check before the training, as Lightning's, ends nothing.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 from .command_line import PLAN
 
 OF_THREADS = ("threads", "worker_threads", "OMP_NUM_THREADS")  # overrides that are no arguments of DataLoader
+FASTAI = "fastai.data.load"  # module of a DataLoader that is no torch DataLoader, but uses its iterators
 # Arguments of DataLoader that torch accepts with workers only.
 ONLY_WITH_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context")
 

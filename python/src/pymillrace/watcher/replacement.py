@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .._predict import DataLoaderInput, DataLoaderIntervals, Demand, Doubts, replay
+from .._predict import DataLoaderInput, DataLoaderRatios, Demand, Doubts, replay, usual_pause
 from .._watch import ENOUGH
 from ..errors import Error
 from .loader_cpu import measure_cpu
@@ -73,17 +73,15 @@ def _predicted(what_if: dict[str, Any], cpu: float, blocked_in_dataset: float) -
         for one in map(settings.__getitem__, ("fetch", "send", "receive", "hand", "update")))
     now = DataLoaderInput(workers=settings["num_workers"], prefetch=settings["prefetch_factor"] or PREFETCH,
                           batch=settings["batch"], cores=settings["cores"], fetch=[fetch], send=send, receive=receive,
-                          hand=hand, update=update)
+                          hand=hand, update=update, pause_s=usual_pause(fetch))
     batch = Demand(cpu * now.batch, blocked_in_dataset * fetch.blocked_s)
-    base = replay(now).images_per_s
     tried = [DataLoaderInput(workers=workers, prefetch=math.ceil(AHEAD / workers), batch=now.batch, cores=now.cores,
                              fetch=[batch], hand=Demand(HAND_S), update=update)
              for workers in _numbers_of_workers(now.cores)]
     rates = [replay(one).images_per_s for one in tried]
-    rate, chosen = next((rate, one) for rate, one in zip(rates, tried) if rate >= ENOUGH * max(rates))
+    chosen = next(one for rate, one in zip(rates, tried) if rate >= ENOUGH * max(rates))
     alone = replay(chosen.replace(update=Demand())).images_per_s
-    ratio = rate / base
-    low, high = DataLoaderIntervals(now, measured, Doubts(**what_if["doubts"])).around(ratio, chosen)
+    ratio, low, high = DataLoaderRatios(now, measured, Doubts(**what_if["doubts"])).with_interval(chosen)
     return {"change": CHANGE, "overrides": {}, "reason": None, "loading_only": False, "ratio": ratio, "low": low,
             "high": high, "images_per_s": ratio * measured, "loader_images_per_s": alone,
             "loader_workers": chosen.workers, "cpu_s_per_image": cpu}

@@ -200,10 +200,19 @@ class Script:
         if summary.get("what_if") is None:
             raise WatchError("the records do not suffice for predictions: fewer than two steps, or records are missing",
                              f"see {run / 'summary.json'}")
+        check_reached(summary["what_if"]["settings"], overrides)
         if busy is None or end is None:
             return summary, None
         others = (end - busy - (_children_s() - own)) / (wall * len(os.sched_getaffinity(0)))
         return summary, min(1.0, max(0.0, others))
+
+
+def check_reached(settings: dict[str, Any], overrides: dict[str, int]) -> None:
+    """Raises WatchError if a run's loader did not take the arguments that were to be overridden."""
+    for name, value in overrides.items():
+        if name in settings and settings[name] != value:
+            raise WatchError(f"{name}={value} did not reach the loader, which ran with {name}={settings[name]}",
+                             "change the script by hand, and compare a run of each with pymillrace compare")
 
 
 def write_durably(path: Path, value: Any) -> None:
