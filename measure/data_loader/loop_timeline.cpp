@@ -115,11 +115,12 @@ void LoopTimeline::bring_to_front(const std::shared_ptr<LoopTable>& table) {
     while (stack_.back() != table) {
       away(*stack_.back());
       stack_.pop_back();
+      back(*stack_.back());
     }
-  } else {
-    if (!stack_.empty()) away(*stack_.back());
-    stack_.push_back(table);
+    return;
   }
+  if (!stack_.empty()) away(*stack_.back());
+  stack_.push_back(table);
   back(*table);
 }
 

@@ -1,0 +1,319 @@
+// Recorder of loops behind torch's DataLoader: histories of batches, rows of a loop, records of
+// workers.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "measure/data_loader/breakdown.h"
+#include "measure/data_loader/loop_timeline.h"
+#include "measure/data_loader/record_ring.h"
+#include "measure/data_loader/usage.h"
+
+namespace millrace::measure {
+namespace {
+
+double sum(const Kinds& kinds) { return std::accumulate(kinds.begin(), kinds.end(), 0.0); }
+
+double sum(const PlaceTable& table) {
+  double all = 0;
+  for (const Kinds& row : table) all += sum(row);
+  return all;
+}
+
+/// A batch that was fetched from 100 to 300, and sent until 1300, of which it waited for 800 ns.
+WorkerRecord a_record() {
+  WorkerRecord one{};
+  one.generation = 1;
+  one.begin = 100;
+  one.collate = 200;
+  one.end = 300;
+  one.dataset_cpu = one.collate_cpu = 100;
+  one.samples = 2;
+  one.transform = one.transform_cpu = kUnknown;
+  one.send_key = 1;
+  one.send_begin = 300;
+  one.send_end = 1300;
+  one.send_cpu = 100;
+  one.send_waited = 800;
+  return one;
+}
+
+BatchWait a_wait(std::int64_t asked) {
+  return {.generation = 1,
+          .batch = 0,
+          .asked = asked,
+          .received = 1400,
+          .rebuilt = 1500,
+          .rebuild_cpu = 50,
+          .rebuild_delay = 0,
+          .got = 1500,
+          .read_cpu = 30};
+}
+
+TEST(DataLoaderBreakdown, RoomInThePipeIsNoCostOfSending) {
+  DataLoaderBreakdown found(0);
+  const WorkerRecord record = a_record();
+  found.add(a_wait(1250), &record, {}, 50, true);
+  EXPECT_EQ(found.work[kTransfer], (Kinds{100, 100, 0, 0}));
+  EXPECT_EQ(found.work[kHandover], (Kinds{0, 800, 0, 0}));
+  EXPECT_EQ(found.rebuilt, (Kinds{80, 50, 0, 0}));
+  EXPECT_EQ(sum(found.waits), 1500 - 1250);
+}
+
+TEST(DataLoaderBreakdown, AWaitForTheLockCountsForWhatItsHolderComputes) {
+  const WorkerRecord record = a_record();
+  WorkerRecord next = record;
+  next.batch = 1;
+  next.begin = 300;
+  next.collate = 1600;
+  next.end = 1700;
+  next.send_key = 0;
+  const auto dataset = [&](std::int64_t cpu) {
+    next.dataset_cpu = cpu;
+    DataLoaderBreakdown found(0);
+    found.add(a_wait(250), &record, {}, 50, true, &next);
+    EXPECT_DOUBLE_EQ(sum(found.waits), 1500 - 250);
+    return sum(found.waits[kDataset]);
+  };
+  EXPECT_EQ(dataset(0), 0);  // it sleeps, and holds no lock
+  EXPECT_NEAR(dataset(650), 500 + 50, 1e-6);
+  EXPECT_NEAR(dataset(1300), 900 + 50, 1e-6);
+}
+
+TEST(DataLoaderBreakdown, AWaitWithoutARecordIsUnknown) {
+  DataLoaderBreakdown found(0);
+  found.add(a_wait(250), nullptr, {}, 50, true);
+  EXPECT_EQ(found.missing, 1);
+  EXPECT_EQ(found.waits[kNowhere], (Kinds{0, 0, 0, 1250}));
+}
+
+/// Times of a loop with workers that make, send and hand out batches of random lengths.
+class RandomLoop {
+ public:
+  explicit RandomLoop(unsigned seed) : random_(seed) {
+    workers_ = std::uniform_int_distribution<std::int64_t>(1, 4)(random_);
+    ends_.assign(static_cast<std::size_t>(workers_), 1000);
+    sends_ = ends_;
+  }
+
+  WorkerRecord make(std::int64_t batch) {
+    const auto worker = static_cast<std::size_t>(batch % workers_);
+    WorkerRecord one{};
+    one.generation = 1;
+    one.batch = batch;
+    one.worker = batch % workers_;
+    one.begin = ends_[worker] + length();
+    one.collate = some(30) ? kUnknown : one.begin + length();
+    one.end = std::max(one.begin, one.collate) + length();
+    one.dataset_cpu = part(one.collate - one.begin);
+    one.dataset_delay = some(5) ? kUnknown : part(one.collate - one.begin - one.dataset_cpu);
+    one.collate_cpu = part(one.end - one.collate);
+    one.collate_delay = one.dataset_delay == kUnknown ? kUnknown : 0;
+    one.samples = 2;
+    one.transform = one.transform_cpu = kUnknown;
+    one.start_cpu = part(one.begin - 500);
+    ends_[worker] = one.end;
+    if (some(8)) return one;  // not sent yet
+    one.send_key = batch + 1;
+    one.send_begin = std::max(one.end, sends_[worker]) + length();
+    one.send_end = one.send_begin + length();
+    one.send_cpu = part(one.send_end - one.send_begin);
+    one.send_delay = part(one.send_end - one.send_begin - one.send_cpu);
+    one.send_waited = part(one.send_end - one.send_begin);
+    sends_[worker] = one.send_end;
+    return one;
+  }
+
+  BatchWait wait_for(const WorkerRecord& record) {
+    BatchWait wait;
+    wait.generation = 1;
+    wait.batch = record.batch;
+    wait.asked = now_ + length();
+    const std::int64_t there = record.sent() ? record.send_end : record.end;
+    wait.received = std::max(wait.asked, there) + length();
+    wait.rebuilt = wait.received + length();
+    wait.got = wait.rebuilt + length();
+    wait.rebuild_cpu = part(wait.rebuilt - wait.received);
+    wait.rebuild_delay = 0;
+    if (some(10)) wait.received = kUnknown;  // by the thread that pins memory
+    now_ = wait.got;
+    return wait;
+  }
+
+ private:
+  bool some(int one_in) { return std::uniform_int_distribution(1, one_in)(random_) == 1; }
+  std::int64_t length() {
+    return some(4) ? 0 : std::uniform_int_distribution<std::int64_t>(1, 2'000'000)(random_);
+  }
+  std::int64_t part(std::int64_t whole) {
+    return std::uniform_int_distribution<std::int64_t>(0,
+                                                       std::max<std::int64_t>(0, whole))(random_);
+  }
+
+  std::minstd_rand random_;
+  std::int64_t workers_ = 1;
+  std::int64_t now_ = 0;
+  std::vector<std::int64_t> ends_, sends_;  ///< by worker
+};
+
+TEST(DataLoaderBreakdown, PartsOfAnyWaitAddUpToIt) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomLoop loop(seed);
+    DataLoaderBreakdown found(0);
+    std::vector<WorkerRecord> records;
+    for (std::int64_t batch = 0; batch < 60; ++batch) records.push_back(loop.make(batch));
+    double waited = 0;
+    for (const WorkerRecord& record : records) {
+      const auto next = std::find_if(records.begin() + record.batch + 1, records.end(),
+                                     [&](const auto& one) { return one.worker == record.worker; });
+      const BatchWait wait = loop.wait_for(record);
+      found.add(wait, &record, {}, 500, true, next == records.end() ? nullptr : &*next);
+      waited += static_cast<double>(wait.got - wait.asked);
+    }
+    EXPECT_NEAR(sum(found.waits), waited, 1e-3);
+    EXPECT_NEAR(std::accumulate(found.steady.begin(), found.steady.end(), 0.0), waited, 1e-3);
+    for (const PlaceTable* const table : {&found.waits, &found.work})
+      for (const Kinds& row : *table)
+        for (const double ns : row) ASSERT_GE(ns, -1e-3);
+  }
+}
+
+TEST(LoopTimeline, RowsOfAnyLoopsAddUpToTheTimeThatPassed) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::minstd_rand random(seed);
+    const auto up_to = [&](int most) { return std::uniform_int_distribution(0, most)(random); };
+    std::int64_t now = 1000;
+    const auto later = [&] { return now += up_to(1000); };
+    LoopTimeline timeline(now);
+    std::vector<std::shared_ptr<LoopTable>> tables;
+    for (int i = 0; i < 3; ++i) tables.push_back(std::make_shared<LoopTable>());
+    for (int step = 0; step < 200; ++step) {
+      const auto& table = tables[static_cast<std::size_t>(up_to(2))];
+      if (!timeline.holds(*table)) {
+        timeline.iter_begins(table, later());
+        timeline.iter_ended(*table, later());
+      } else if (timeline.next_begins(table, later()); up_to(9) == 0) {
+        timeline.exhausted(*table, later());
+      } else {
+        timeline.next_ended(*table, later(), 4);
+        if (up_to(3) == 0) timeline.logged_after_next(*table, later());
+        if (up_to(1) == 0) timeline.forward(later());
+        if (up_to(1) == 0) {
+          timeline.step_begins(later());
+          timeline.step_ended(later());
+        }
+      }
+    }
+    timeline.close(tables, later());
+    std::int64_t steps = 0;
+    for (const auto& table : tables) {
+      EXPECT_EQ(std::accumulate(table->total.begin(), table->total.end(), std::int64_t{0}),
+                now - 1000);
+      for (const std::int64_t ns : table->total) EXPECT_GE(ns, 0);
+      const std::string rows = table->take_rows();
+      EXPECT_GE(std::count(rows.begin(), rows.end(), '\n'), table->steps);
+      EXPECT_EQ(table->take_rows(), "");
+      steps += table->steps;
+    }
+    EXPECT_GT(steps, 0);
+  }
+}
+
+TEST(RecordRing, ABatchIsReadAsItWasWritten) {
+  RecordRing ring(4, 1);
+  RecordRing same(4, 1, ring.path());  // as a worker maps it
+  WorkerRecord written = a_record(), found;
+  Parts parts;
+  written.batch = 6;
+  written.transform = 70;
+  same.write(written, {5, 7});
+  ASSERT_TRUE(ring.read(1, 6, found, parts));
+  EXPECT_EQ(parts, (Parts{5, 7}));
+  EXPECT_EQ(found.end, 300);
+  EXPECT_FALSE(found.sent());
+  EXPECT_FALSE(ring.read(2, 6, found, parts));
+  EXPECT_FALSE(ring.read(1, 2, found, parts));
+  EXPECT_TRUE(ring.holds_later(1, 2));
+  EXPECT_FALSE(ring.holds_later(1, 6));
+  same.write_sending(6, 300, 1300, {100, 0}, 800);
+  ASSERT_TRUE(ring.read(1, 6, found, parts));
+  EXPECT_TRUE(found.sent());
+  EXPECT_EQ(found.send_waited, 800);
+  EXPECT_EQ(ring.made().size(), 1U);
+  same.write(written, {5, 7});
+  ASSERT_TRUE(ring.read(1, 6, found, parts));
+  EXPECT_FALSE(found.sent());
+}
+
+TEST(RecordRing, RefusesWhatIsNoRingAndOneThatIsShorter) {
+  const RecordRing ring(8, 0);
+  EXPECT_NO_THROW(RecordRing(8, 0, ring.path()));
+  EXPECT_THROW(RecordRing(9, 0, ring.path()), std::system_error);
+  EXPECT_THROW(RecordRing(8, 1, ring.path()), std::system_error);
+  EXPECT_THROW(RecordRing(8, 0, "/nonexistent"), std::system_error);
+  EXPECT_THROW(RecordRing(8, 0, "/dev/null"), std::system_error);
+}
+
+TEST(RecordRing, WhatAProcessLeftHalfWrittenIsNoBatch) {
+  const RecordRing ring(16, 0);
+  const int file = open(ring.path().c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  std::minstd_rand random(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::int64_t> words(16 * kRecordFields);
+    for (std::int64_t& word : words) {
+      const auto bits = static_cast<std::uint64_t>(random()) << 32 | random();
+      word = static_cast<std::int64_t>(random() % 2 == 0 ? bits : bits % 8);
+    }
+    const auto size = static_cast<ssize_t>(words.size() * sizeof(words[0]));
+    ASSERT_EQ(pwrite(file, words.data(), static_cast<std::size_t>(size), 0), size);
+    for (const WorkerRecord& one : ring.made()) {
+      EXPECT_GT(one.generation, 0);
+      EXPECT_LE(one.begin, one.end);
+      EXPECT_TRUE(one.collate == 0 || (one.begin <= one.collate && one.collate <= one.end));
+      EXPECT_TRUE(one.sent() || one.send_end == 0);
+    }
+  }
+  close(file);
+}
+
+TEST(UsageSampler, ReadingsTakeOnePartIn4000OfTheTime) {
+  for (const std::int64_t step : {10'000, 2'000'000, 300'000'000}) {
+    UsageSampler sampler;
+    std::int64_t measured = 0;
+    const std::int64_t steps = 60'000'000'000 / step;
+    EXPECT_TRUE(sampler.due(step));
+    for (std::int64_t i = 2; i <= steps; ++i) measured += sampler.due(i * step) ? 1 : 0;
+    EXPECT_LE(static_cast<double>(measured) * 5000, 1.05 * 60e9 / 4000) << step;
+    EXPECT_GE(measured, std::min<std::int64_t>(steps, 3000) / 2) << step;
+  }
+}
+
+TEST(RecurringUsage, ABatchThatWasNotMeasuredComputedAsTheLatestThatWas) {
+  RecurringUsage usage;
+  EXPECT_EQ(usage.estimated(500).cpu, kUnknown);
+  const Usage first = usage.measured({0, 0, 0}, {1000, 200, 400});
+  EXPECT_EQ(first.cpu, 200);
+  EXPECT_EQ(first.delay, 400);
+  EXPECT_EQ(usage.estimated(1800).cpu, 200);
+  EXPECT_EQ(usage.estimated(1800).delay, 800);  // half of what it did not compute
+  EXPECT_EQ(usage.estimated(100).cpu, 100);     // no more than it took
+  usage.measured({0, 0, kUnknown}, {1000, 300, kUnknown});
+  EXPECT_EQ(usage.estimated(1800).cpu, 300);
+  EXPECT_EQ(usage.estimated(1800).delay, kUnknown);
+}
+
+}  // namespace
+}  // namespace millrace::measure
