@@ -24,6 +24,7 @@ class LoopFacts:
     kind: str = "DataLoader"
     workers: int = 0
     prefetch: int = 0  # batches per worker; 0 without workers
+    takes_prefetch: bool = True  # `prefetch_factor` is an argument of its loader
     persistent: bool = False
     transforms: Sequence[str] = ()
     batch_bytes: int = 0  # of the first batch

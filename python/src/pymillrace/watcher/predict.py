@@ -37,6 +37,7 @@ class Recorded:
     run: RecordedRun
     batch_bytes: int = 0
     collate_cpu: float = 0.0  # seconds per batch
+    takes_prefetch: bool = True  # LoopFacts.takes_prefetch
 
 
 def _per(rows: list[float], count: int) -> Demand:
@@ -127,7 +128,8 @@ def recorded(loop: LoopFacts, cores: int) -> tuple[DataLoaderInput, Recorded] | 
     run = RecordedRun(images_per_s=rate, blocked_in_dataset=work[DATASET][1] / blocked if blocked > 0 else 0.0,
                       update_s=loop.usage.update_s, fetch_error=half_width(seconds, [1.0] * len(seconds)),
                       update_error=loop.usage.half_width())
-    return measured, Recorded(run, loop.batch_bytes, _per(work[COLLATE], loop.breakdown.batches).cpu_s)
+    collate_cpu = _per(work[COLLATE], loop.breakdown.batches).cpu_s
+    return measured, Recorded(run, loop.batch_bytes, collate_cpu, loop.takes_prefetch)
 
 
 def replay_input(loop: LoopFacts, cores: int) -> ReplayRecord | None:
@@ -142,7 +144,8 @@ def replay_input(loop: LoopFacts, cores: int) -> ReplayRecord | None:
     return {"workers": measured.workers, "prefetch": measured.prefetch, "batch": measured.batch,
             "cores": measured.cores, "fetch": [[one.cpu_s, one.blocked_s] for one in measured.fetch],
             "send": send, "receive": receive, "hand": hand, "update": update,
-            "batch_bytes": of_run.batch_bytes, "collate_cpu": of_run.collate_cpu, "images_per_s": run.images_per_s,
+            "takes_prefetch": of_run.takes_prefetch, "batch_bytes": of_run.batch_bytes,
+            "collate_cpu": of_run.collate_cpu, "images_per_s": run.images_per_s,
             "blocked_in_dataset": run.blocked_in_dataset, "update_s": run.update_s, "fetch_error": run.fetch_error,
             "update_error": run.update_error}
 
@@ -157,7 +160,7 @@ def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
                   for key in DEMANDS for cpu, blocked, threads in [record[key]]}
         facts = {key: _number(record[key] if key in FIRST_FACTS else record.get(key, 0.0)) for key in FACTS}
         of_run = Recorded(RecordedRun(**facts), _within(record["batch_bytes"], 0, 1 << 40),
-                          _number(record["collate_cpu"]))
+                          _number(record["collate_cpu"]), record.get("takes_prefetch") is not False)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return (DataLoaderInput(**given, fetch=fetch), of_run) if fetch else None
@@ -216,7 +219,9 @@ def predictions(measured: DataLoaderInput, of_run: Recorded, paging: Paging | No
     rate = of_run.run.images_per_s
     try:
         predictor = DataLoaderPredictor(measured, of_run.run)
-        rows = [_row(change, predictor, rate) for change in predictor.changes(paging) if wanted(change)]
+        changes = [one for one in predictor.changes(paging)
+                   if wanted(one) and (of_run.takes_prefetch or one.argument != "prefetch_factor")]
+        rows = [_row(one, predictor, rate) for one in changes]
     except ValueError:
         return None
     doubts = predictor.doubts

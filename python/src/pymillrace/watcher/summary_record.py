@@ -166,6 +166,7 @@ class ReplayRecord(TypedDict):
     receive: Annotated[list[float], About("likewise")]
     hand: Annotated[list[float], About("likewise")]
     update: Annotated[list[float], About("likewise")]
+    takes_prefetch: Annotated[bool, About("`prefetch_factor` is an argument of the loader")]
     batch_bytes: Annotated[int, About("of the first batch", "bytes")]
     collate_cpu: Annotated[float, About("CPU seconds of collate per batch", "s")]
     images_per_s: Annotated[float, About("measured", "images/s")]

@@ -129,14 +129,16 @@ def rate_of(rows: list[tuple[int, float]], window: int = WINDOW) -> float:
 def counted_steps(run: Path, warm_up: int, steps: int) -> list[tuple[int, float]]:
     """Returns images and seconds of load + update of a run's steps after its warm-up.
 
-    A run that ended before the `steps` after it counts with its later half, if that is more.
+    A run that ended before the `steps` after it counts with its later half, if that is more. Steps after these do not
+    count: what the end of a run takes belongs to its last one.
     """
     try:
         with io.TextIOWrapper(open_record(run / "steps.csv", MOST_STEPS_BYTES), encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         if len(rows) < warm_up + steps:
             warm_up = min(warm_up, max(WARM_UP, len(rows) // 2))
-        rows = rows[warm_up:]
+            steps = len(rows)
+        rows = rows[warm_up:warm_up + steps]
         return [(int(row["images"]), float(row["load_s"]) + float(row["update_s"])) for row in rows]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise WatchError(f"{run / 'steps.csv'} cannot be used: {error}") from None
@@ -172,7 +174,7 @@ class Script:
         """Runs it once. Returns its summary and the share of the cores' CPU time that others took."""
         self.started += 1
         run, log = self.latest, self.folder / f"{self.started:03}.log"
-        plan = {"steps": warm_up + self.steps, "overrides": overrides}
+        plan = {"steps": warm_up + self.steps + 1, "overrides": overrides}
         environment = {**watched_environment(run), PLAN: json.dumps(plan)}
         if "OMP_NUM_THREADS" in overrides:
             environment |= {name: str(overrides["OMP_NUM_THREADS"]) for name in THREADS_OF_POOLS}

@@ -101,6 +101,7 @@ class WatchedLoader:
         self.breakdown = Breakdown()
         self.recorder = Steps(session.marks, self.table, self.breakdown)
         self.workers = self.prefetch = self.batch = 0
+        self.takes_prefetch = True
         self.in_order = True
         self.samples: int | None = None
         self.length: int | None = None  # batches of an epoch
@@ -211,6 +212,7 @@ class WatchedLoader:
     def _describe(self, loader: Any) -> None:
         self.workers = loader.num_workers
         self.prefetch = getattr(loader, "prefetch_factor", None) or 0
+        self.takes_prefetch = "prefetch_factor" in getattr(loader, "__dict__", {})  # fastai's class has a fixed one
         self.batch = (getattr(loader, "batch_size", None) or
                       getattr(getattr(loader, "batch_sampler", None), "batch_size", None) or 0)
         self.persistent = bool(getattr(loader, "persistent_workers", False))
@@ -394,9 +396,9 @@ class WatchedLoader:
         """Returns what is known of its loop now."""
         total, gaps = self.table.total, self.device
         return LoopFacts(
-            kind=self.kind, workers=self.workers, prefetch=self.prefetch, persistent=self.persistent,
-            transforms=tuple(self.transforms), batch_bytes=self.batch_bytes, infers=self.infers,
-            takes_ahead=self.lane is not None, epoch=self.table.epoch, steps=self.table.steps,
+            kind=self.kind, workers=self.workers, prefetch=self.prefetch, takes_prefetch=self.takes_prefetch,
+            persistent=self.persistent, transforms=tuple(self.transforms), batch_bytes=self.batch_bytes,
+            infers=self.infers, takes_ahead=self.lane is not None, epoch=self.table.epoch, steps=self.table.steps,
             images=self.table.images, update_s=1e-9 * (total[UPDATE] + total[LOOP]), epochs=tuple(self.epochs),
             breakdown=self.breakdown.copy(), usage=self.usage.copy(),
             device=None if gaps is None else DeviceWaits(gaps.waits, gaps.seconds, gaps.first_s), threads=self.facts())
