@@ -41,10 +41,13 @@ double may_compute(const DataLoaderInput& input) {
   return 1 + (fetch.cpu_s > 0 ? input.workers * fetch.cpu_s / fetch.seconds() : 0);
 }
 
-/// Returns how many times the CPU time code takes, at most, with that many busy cores.
+/// Returns the factor of CPU times, at its most, if `after` instead of `before` cores are busy and
+/// slow each other down.
 double most_crowding(double before, double after, int cores) {
   return std::pow(kMaxCrowding, beyond_first(after, cores) - beyond_first(before, cores));
 }
+
+/// Returns the factor of CPU times, at its most, if a core waits for less or more of the time.
 double most_cooling(double before, double after) {
   return std::pow(kMaxCooling, std::min(1.0, before) - std::min(1.0, after));
 }

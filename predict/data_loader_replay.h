@@ -58,9 +58,9 @@ struct DataLoaderOutput {
   double busy_cores = 0;
 };
 
-/// Returns how long a worker in Python pauses between two batches. What sends a batch, and hands over
-/// its shared memory, takes the interpreter's lock once the batch is made; while a batch waits, the
-/// lock is free (docs/results/2026-11-28-waiting-loops.md).
+/// Returns how long a worker in Python pauses between two batches. Once a batch is made, the
+/// threads that send it and hand over its shared memory take the interpreter's lock. While a batch
+/// waits, the lock is free (docs/results/2026-11-29-campaign.md).
 double usual_pause(const Demand& fetch);
 
 /// Runs the simulation. Throws std::invalid_argument for input without cores, samples, steps,

@@ -48,9 +48,8 @@ nb::object replaced(nb::handle self, std::span<const char* const> names,
 }
 
 constexpr const char* kDemandNames[] = {"cpu_s", "blocked_s", "threads"};
-constexpr const char* kInputNames[] = {"workers", "prefetch", "batch", "cores",
-                                       "fetch",   "pause_s",  "send",  "receive",
-                                       "hand",    "update",   "steps", "spins"};
+constexpr const char* kInputNames[] = {"workers", "prefetch", "batch", "cores",  "fetch", "pause_s",
+                                       "send",    "receive",  "hand",  "update", "steps", "spins"};
 
 void bind_replay(nb::module_& module) {
   nb::class_<Demand>(module, "Demand")
@@ -74,8 +73,9 @@ void bind_replay(nb::module_& module) {
           [](DataLoaderInput* self, int workers, int prefetch, std::int64_t batch, int cores,
              std::vector<Demand> fetch, const Demand& send, const Demand& receive,
              const Demand& hand, const Demand& update, int steps, bool spins, double pause_s) {
-            new (self) DataLoaderInput{workers, prefetch, batch, cores,  std::move(fetch), pause_s,
-                                       send,    receive,  hand,  update, steps,            spins};
+            new (self) DataLoaderInput{workers, prefetch, batch,   cores, std::move(fetch),
+                                       pause_s, send,     receive, hand,  update,
+                                       steps,   spins};
           },
           nb::arg("workers"), nb::arg("prefetch"), nb::arg("batch"), nb::arg("cores"),
           nb::arg("fetch"), nb::arg("send") = Demand(), nb::arg("receive") = Demand(),

@@ -1,9 +1,9 @@
 """Plan of a verification run: DataLoader arguments to override, and the step after which the script ends.
 
-Every DataLoader constructed after torch was imported takes the overridden arguments, also one of fastai. Those that torch
-refuses without workers are left out there. The script ends with exit code 0 when its main loader is asked for one batch
-more than the plan's steps. While an optimizer exists, only a loader in whose loop one has stepped is the main one: a
-check before the training, as Lightning's, ends nothing.
+Every DataLoader constructed after torch was imported takes the overridden arguments, also one of fastai. Those that
+torch refuses without workers are left out there. The script ends with exit code 0 when its main loader is asked for one
+batch more than the plan's steps. While an optimizer exists, only a loader in whose loop one has stepped is the main
+one: a check before the training, as Lightning's, ends nothing.
 """
 from __future__ import annotations
 
