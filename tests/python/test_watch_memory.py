@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot 
 from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
+from conftest import timing
 from pymillrace.watcher import cgroup, memory, proc, watchdog
 from pymillrace.watcher.memory import Loop, Memory, Sample, trend
 from pymillrace.watcher.room import Room
@@ -99,6 +100,7 @@ def test_a_worker_that_keeps_samples_is_measured_and_told_of_before_memory_is_fu
     assert all(int(row["free_memory_bytes"]) == 300 * MB and int(row["trainer_bytes"]) > MB for row in rows)
 
 
+@timing  # samples of memory are taken by the clock
 def test_copies_on_write_are_growth_within_an_epoch(tmp_path, lines, limited):
     limited(10 * MB)
     found = recorded(tmp_path, Counts(), 1, 0.05)["memory"]
