@@ -80,10 +80,10 @@ DataLoaderRatios::DataLoaderRatios(const DataLoaderInput& input, double measured
 }
 
 DataLoaderRatios::Slowdown DataLoaderRatios::slowdown(const DataLoaderInput& changed) const {
-  const double busy = replay(changed).busy_cores;
-  const double crowding = most_crowding(base_.busy_cores, busy, changed.cores);
-  const double cooling = most_cooling(base_.busy_cores, busy);
-  return {crowding, cooling, std::sqrt(crowding * cooling)};
+  const DataLoaderOutput found = replay(changed);
+  const double crowding = most_crowding(base_.busy_cores, found.busy_cores, changed.cores);
+  const double cooling = most_cooling(base_.busy_cores, found.busy_cores);
+  return {crowding, cooling, std::sqrt(crowding * cooling), found.images_per_s};
 }
 
 double DataLoaderRatios::of(const DataLoaderInput& changed) const {
@@ -91,13 +91,14 @@ double DataLoaderRatios::of(const DataLoaderInput& changed) const {
 }
 
 RatioInterval DataLoaderRatios::with_interval(const DataLoaderInput& changed) const {
-  const auto [crowding, cooling, usual] = slowdown(changed);
+  const auto [crowding, cooling, usual, without_any] = slowdown(changed);
   RatioInterval interval(rate_of(slowed_down(changed, usual)) / base_.images_per_s);
   for (const End& end : ends_)
     interval.include(rate_of(slowed_down(with_demands(changed, end.fetch, end.update), usual)) /
                      end.images_per_s);
+  interval.include(without_any / base_.images_per_s);
   const double may_crowd = most_crowding(may_compute(input_), may_compute(changed), changed.cores);
-  for (const double factor : {1.0, crowding, cooling, may_crowd})
+  for (const double factor : {crowding, cooling, may_crowd})
     interval.include(rate_of(slowed_down(changed, factor)) / base_.images_per_s);
   if (changed.update.threads > 1 && changed.workers != input_.workers)
     interval.include(rate_of(as_measured(changed, doubts_.spinning)) /

@@ -48,6 +48,7 @@ class DataLoaderRatios {
   /// Factors of CPU times, at most, and the one that the ratio assumes.
   struct Slowdown {
     double crowding, cooling, usual;
+    double images_per_s;  ///< of the changed input without any
   };
   struct End {
     double fetch, update;  ///< factors of the demands

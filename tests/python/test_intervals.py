@@ -81,8 +81,8 @@ def test_a_ratio_assumes_the_middle_of_what_a_record_cannot_tell():
     assert assumed(SETUP, TWICE) == pytest.approx(1)
 
 
-# What runs with one worker took per batch on two cores, in ms: fetch on a core and blocked, between two batches, and a
-# step (docs/results/2026-11-28-waiting-loops.md).
+# Milliseconds per batch in runs with one worker on two cores: fetching on a core and blocked, the pause between two
+# batches, and a step (docs/results/2026-11-29-campaign.md; timm's loop, the one that does not pause, is left out).
 PAUSES = ((16.8, 0.2, 1.64, 18.5), (16.8, 0.1, 1.55, 18.5), (16.9, 0.2, 1.91, 19.0), (16.7, 0.2, 1.94, 18.7),
           (1.4, 32.4, 0.38, 34.1), (0.8, 32.3, 0.32, 33.3))
 

@@ -241,7 +241,7 @@ def test_a_change_that_does_not_reach_the_loader_is_not_measured(tmp_path, monke
 
 
 def test_fastais_loader_takes_the_changes(monkeypatch):
-    load = pytest.importorskip("fastai.data.load", reason="fastai is not installed")
+    load = pytest.importorskip("fastai.data.load", reason="NOT TESTED with fastai: it is not installed")
     monkeypatch.setenv(PLAN, json.dumps({"steps": 1, "overrides": {"num_workers": 2}}))
     monkeypatch.setattr(load.DataLoader, "__init__", load.DataLoader.__init__)  # put back afterwards
     plan.override_arguments(load.DataLoader)
