@@ -50,6 +50,11 @@ void append_row(std::string& text, const LoopRow& row) {
   text += '\n';
 }
 
+/// Returns the span of time between loaders.
+LoopSpan span_between(const LoopTable& table) {
+  return table.steps == 0 && table.epoch == 0 ? kSetup : kBetween;
+}
+
 }  // namespace
 
 void LoopTable::close_row() {
@@ -99,7 +104,7 @@ void LoopTimeline::away(LoopTable& table) const {
 
 /// Accounts for the time since a loader lost the foreground.
 void LoopTimeline::back(LoopTable& table) const {
-  table.row.ns[table.steps == 0 && table.epoch == 0 ? kSetup : kBetween] += idle_ - table.idle_mark;
+  table.row.ns[span_between(table)] += idle_ - table.idle_mark;
   table.row.ns[kEvaluate] += busy_ - table.busy_mark;
 }
 
@@ -169,14 +174,22 @@ std::int64_t LoopTimeline::exhausted(LoopTable& table, std::int64_t now) {
   return took;
 }
 
-void LoopTimeline::forget(const LoopTable& table, std::int64_t now) {
-  const auto found = std::find_if(stack_.begin(), stack_.end(),
-                                  [&](const auto& one) { return one.get() == &table; });
-  if (found == stack_.end()) return;
-  leave(now);
-  const bool was_front = stack_.back().get() == &table;
-  stack_.erase(found);
-  if (was_front && !stack_.empty()) back(*stack_.back());
+void LoopTimeline::logged(std::int64_t begin, std::int64_t now) {
+  leave(begin);
+  if (!stack_.empty()) add(*stack_.back(), kLog, now);
+}
+
+void LoopTimeline::forget(LoopTable& table, std::int64_t now) {
+  if (!stack_.empty() && stack_.back().get() == &table) {
+    leave(now);
+    stack_.pop_back();
+    if (!stack_.empty()) back(*stack_.back());
+    return;
+  }
+  // The stretch under way goes on in this timeline.
+  back(table);
+  table.row.ns[stack_.empty() ? span_between(table) : kEvaluate] += now - since_;
+  std::erase_if(stack_, [&](const auto& one) { return one.get() == &table; });
 }
 
 void LoopTimeline::take(const std::shared_ptr<LoopTable>& table, std::int64_t now) {

@@ -81,11 +81,14 @@ class LoopTimeline {
   std::int64_t exhausted(LoopTable& table, std::int64_t now);
   /// Ends a stretch in which the recorder itself worked, right after next().
   void logged_after_next(LoopTable& table, std::int64_t now) { add(table, kLog, now); }
+  /// Ends a stretch in which the recorder itself has worked since `begin`, outside of calls of
+  /// next().
+  void logged(std::int64_t begin, std::int64_t now);
   /// Ends the recording: every row is closed.
   void close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now);
 
   /// Leaves a loader to another timeline.
-  void forget(const LoopTable& table, std::int64_t now);
+  void forget(LoopTable& table, std::int64_t now);
   /// Goes on with a loader that another timeline has left, as if it had begun now.
   void take(const std::shared_ptr<LoopTable>& table, std::int64_t now);
 

@@ -208,6 +208,10 @@ TEST(LoopTimeline, RowsOfAnyLoopsAddUpToTheTimeThatPassed) {
       } else {
         timeline.next_ended(*table, later(), 4);
         if (up_to(3) == 0) timeline.logged_after_next(*table, later());
+        if (up_to(3) == 0) {
+          const std::int64_t begin = later();
+          timeline.logged(begin, later());
+        }
         if (up_to(1) == 0) timeline.forward(later());
         if (up_to(1) == 0) {
           timeline.step_begins(later());
@@ -228,6 +232,64 @@ TEST(LoopTimeline, RowsOfAnyLoopsAddUpToTheTimeThatPassed) {
     }
     EXPECT_GT(steps, 0);
   }
+}
+
+TEST(LoopTimeline, RowsOfLoopsThatMoveToAnotherThreadAddUpToTheTimeThatPassed) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::minstd_rand random(seed);
+    const auto up_to = [&](int most) { return std::uniform_int_distribution(0, most)(random); };
+    std::int64_t now = 1000;
+    const auto later = [&] { return now += up_to(1000); };
+    LoopTimeline trainers(now);
+    struct Loop {
+      std::shared_ptr<LoopTable> table = std::make_shared<LoopTable>();
+      std::unique_ptr<LoopTimeline> lane;  // of the thread that it has moved to
+    };
+    std::vector<Loop> loops(3);
+    for (int step = 0; step < 60; ++step) {
+      Loop& one = loops[static_cast<std::size_t>(up_to(2))];
+      if (one.lane == nullptr && up_to(9) == 0) {
+        trainers.forget(*one.table, later());
+        one.lane = std::make_unique<LoopTimeline>(now);
+        one.lane->take(one.table, now);
+      }
+      LoopTimeline& timeline = one.lane != nullptr ? *one.lane : trainers;
+      if (!timeline.holds(*one.table)) {
+        timeline.iter_begins(one.table, later());
+        timeline.iter_ended(*one.table, later());
+      } else if (timeline.next_begins(one.table, later()); up_to(9) == 0) {
+        timeline.exhausted(*one.table, later());
+      } else {
+        timeline.next_ended(*one.table, later(), 4);
+      }
+    }
+    std::vector<std::shared_ptr<LoopTable>> stayed;
+    for (const Loop& one : loops)
+      if (one.lane == nullptr) stayed.push_back(one.table);
+    trainers.close(stayed, later());
+    for (const Loop& one : loops) {
+      if (one.lane != nullptr) one.lane->close({one.table}, now);
+      EXPECT_EQ(std::accumulate(one.table->total.begin(), one.table->total.end(), std::int64_t{0}),
+                now - 1000);
+    }
+  }
+}
+
+TEST(LoopTimeline, WhatTheRecorderDoesBetweenStepsIsNoPartOfThem) {
+  LoopTimeline timeline(0);
+  const auto table = std::make_shared<LoopTable>();
+  timeline.iter_begins(table, 10);
+  timeline.iter_ended(*table, 20);
+  timeline.next_begins(table, 20);
+  timeline.next_ended(*table, 30, 4);
+  timeline.forward(32);
+  timeline.step_ended(36);
+  timeline.logged(40, 1000);
+  timeline.close({table}, 1001);
+  EXPECT_EQ(table->total[kUpdate], 4);
+  EXPECT_EQ(table->total[kLoop], 7);
+  EXPECT_EQ(table->total[kLog], 960);
 }
 
 TEST(RecordRing, ABatchIsReadAsItWasWritten) {

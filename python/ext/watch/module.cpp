@@ -372,6 +372,7 @@ void bind_timeline(nb::module_& module) {
       .def("next_ended", &LoopTimeline::next_ended)
       .def("exhausted", &LoopTimeline::exhausted)
       .def("logged_after_next", &LoopTimeline::logged_after_next)
+      .def("logged", &LoopTimeline::logged)
       .def("close", &LoopTimeline::close)
       .def("holds", &LoopTimeline::holds)
       .def_prop_ro("front", &LoopTimeline::front);
