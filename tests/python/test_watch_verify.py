@@ -1,9 +1,11 @@
 """Verification of predictions: which runs count, what they score, and a script that is run again with other arguments."""
+import csv
 import itertools
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -205,6 +207,27 @@ def test_arguments_that_torch_refuses_without_workers_are_left_out(monkeypatch, 
         assert Mine(data, 2).prefetch_factor is None  # it has no workers
     with pytest.raises(TypeError, match="colour"):
         Mine(data, colour=1)
+
+
+def test_the_end_of_a_plan_is_no_part_of_a_step(tmp_path, monkeypatch):
+    """A loop that no optimizer of torch's has stepped in, as fastai's: watch looks for one among all objects."""
+    from pymillrace.watcher import session
+
+    def search():
+        time.sleep(0.3)
+        return False
+
+    monkeypatch.setenv(PLAN, json.dumps({"steps": 21, "overrides": {}}))
+    monkeypatch.setattr(session, "an_optimizer_exists", search)
+    with pytest.raises(SystemExit), mr.watching(run=tmp_path / "run"):
+        for _ in DataLoader(list(range(100)), 2):
+            time.sleep(0.001)
+    with open(tmp_path / "run/steps.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert len(rows) == 21 and float(rows[-1]["log"]) > 0.3 and float(rows[-1]["update_s"]) < 0.15
+    assert summary["what_if"]["images_per_s"] > 2 / 0.0143  # 300 ms in 21 steps
+    assert abs(summary["unaccounted_s"]) < 0.05
 
 
 OWN = """

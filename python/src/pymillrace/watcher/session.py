@@ -79,6 +79,7 @@ class Session:
         self.interrupted = False
         self.planned_steps = steps_of_plan()
         self.trains: bool | None = None  # whether an optimizer exists; None: nobody has asked
+        self._ending_since: int | None = None  # the end of a plan, which is no part of a step
         self.foreign_calls = 0  # calls from other threads
         self._thread: int | None = None
         self._clock: ThreadClock | None = None
@@ -180,11 +181,14 @@ class Session:
         main = self.main
         if main is None or self.planned_steps is None or main.table.steps < self.planned_steps:
             return
+        begin = perf_counter_ns()
         if not main.stepped:
             if self.trains is None:
                 self.trains = an_optimizer_exists()
+                self.marks.timeline.logged(begin, perf_counter_ns())
             if self.trains:
                 return
+        self._ending_since = perf_counter_ns()
         self.close()
         raise PlannedEnd(0)
 
@@ -361,6 +365,8 @@ class Session:
         if not self.interrupted:
             self._tell_of_deaths(None)  # of an exception that the script has caught
         now, facts = perf_counter_ns(), self._facts()
+        if self._ending_since is not None:
+            self.marks.timeline.logged(self._ending_since, now)
         self.marks.timeline.close([one.table for one in self.loaders if one.lane is None], now)
         for loader in self.loaders:
             if loader.lane is not None:
