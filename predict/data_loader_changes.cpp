@@ -41,16 +41,21 @@ DataLoaderInput with_workers(const DataLoaderInput& input, int workers, const Pa
 }
 
 std::vector<DataLoaderChange> list_changes(const DataLoaderInput& input, double blocked_in_dataset,
-                                           const Paging& paging) {
+                                           const Paging& paging, int shards) {
   std::vector<DataLoaderChange> all;
   const std::vector<int> waiting = that_wait(input);
-  std::set<int> workers{0, 1, 2, input.workers + 1, 2 * input.workers, input.cores};
-  workers.insert(waiting.begin(), waiting.end());
-  workers.erase(input.workers);
   const int most =
       std::max({2 * input.cores, 2 * input.workers, waiting.empty() ? 0 : waiting.back()});
+  std::set<int> workers{0, 1, 2, input.workers + 1, 2 * input.workers, input.cores};
+  workers.insert(waiting.begin(), waiting.end());
+  workers.erase(workers.upper_bound(most), workers.end());
+  if (shards > 0 && *workers.rbegin() > shards) {
+    workers.erase(workers.upper_bound(shards), workers.end());
+    workers.insert(shards);
+  }
+  workers.erase(input.workers);
   for (const int one : workers)
-    if (one <= most) all.push_back({"num_workers", one, with_workers(input, one, paging)});
+    all.push_back({"num_workers", one, with_workers(input, one, paging)});
   if (input.workers > 0) {
     for (const int one : {1, 2, 4, 8}) {
       if (one == input.prefetch) continue;

@@ -32,8 +32,9 @@ DataLoaderInput with_workers(const DataLoaderInput& input, int workers, const Pa
 /// Returns the changes that are tried: other numbers of workers, up to those that hide the load of
 /// batches that wait for storage; other prefetch factors; storage twice as fast; half and twice as
 /// many samples per batch. `blocked_in_dataset`: the data set's share, 0..1, of the time for which
-/// fetching is blocked.
+/// fetching is blocked. `shards`: of the data set, which is as many workers as it can feed; 0:
+/// unknown.
 std::vector<DataLoaderChange> list_changes(const DataLoaderInput& input, double blocked_in_dataset,
-                                           const Paging& paging);
+                                           const Paging& paging, int shards);
 
 }  // namespace millrace::predict

@@ -115,7 +115,7 @@ DataLoaderPredictor::DataLoaderPredictor(const DataLoaderInput& measured, const 
       loading_(without_update(input_), 0, doubts_) {}
 
 std::vector<DataLoaderChange> DataLoaderPredictor::changes(const Paging& paging) const {
-  return list_changes(input_, run_.blocked_in_dataset, paging);
+  return list_changes(input_, run_.blocked_in_dataset, paging, run_.shards);
 }
 
 PredictedRatio DataLoaderPredictor::predict(const DataLoaderChange& change) const {

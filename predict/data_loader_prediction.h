@@ -10,8 +10,9 @@
 namespace millrace::predict {
 
 /// Relative half width of a ratio's interval if demands are known and the replay of the run is
-/// right: nine tenths of the errors in docs/results/2026-11-23-what-if-loops.md are smaller.
-inline constexpr double kDataLoaderModelError = 0.055;
+/// right. Chosen such that intervals hold nine to ten tenths of measured ratios
+/// (docs/results/2026-11-29-campaign.md).
+inline constexpr double kDataLoaderModelError = 0.035;
 /// CPU time on busy cores over that on one busy core, at most
 /// (docs/results/2026-11-27-without-workers.md).
 inline constexpr double kMaxCrowding = 1.3;
@@ -71,6 +72,7 @@ struct RecordedRun {
   double update_s = 0;            ///< length of an update; 0: not measured with its CPU time
   double fetch_error = 0;         ///< Doubts::fetch
   double update_error = 0;        ///< Doubts::update
+  int shards = 0;  ///< of the data set, of which a worker needs one or more; 0: unknown
 };
 
 /// A change's images/s over the run's; of a change in loading alone, the loader's over its own.

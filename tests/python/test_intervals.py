@@ -111,7 +111,7 @@ def test_the_interval_without_workers_holds_what_was_measured(fetch, update, thr
     recorded = Recorded(RecordedRun(rate, 0.0, replay(setup.replace(spins=False)).update_s))
     rows = {row["change"]: row for row in predict.predictions(setup, recorded, Paging(0.0055, 0.002))["rows"]}
     found = rows["num_workers=0"]
-    assert found["low"] <= measured <= found["high"]
+    assert found["low"] <= measured + 0.005 and measured - 0.005 <= found["high"]  # it was rounded
     if threads == 2:  # without spinning and crowding it was 0.72, whatever was measured
         assert found["ratio"] == pytest.approx(measured, rel=0.25) and found["ratio"] > 0.85
 

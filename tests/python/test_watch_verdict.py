@@ -4,10 +4,13 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+
+import torch
 
 import pymillrace as mr
 import watch_plants as plants_of
@@ -16,6 +19,7 @@ from pymillrace._predict import DataLoaderInput, Demand, RecordedRun, replay
 from pymillrace.watcher import predict, verdict
 from pymillrace.watcher.breakdown import Breakdown
 from pymillrace.watcher.loop_facts import LoopFacts
+from pymillrace.watcher.shards import shards_of
 from pymillrace.watcher.threads import Facts
 
 
@@ -83,6 +87,70 @@ def test_work_that_computes_is_offered_no_more_workers_than_before():
     setup = DataLoaderInput(0, 2, 32, 2, (Demand(cpu_s=0.064),), update=Demand(cpu_s=0.004))
     rows = {row["change"] for row in predict.predictions(setup, predict.Recorded(RecordedRun(100.0, 0.0)))["rows"]}
     assert {one for one in rows if one.startswith("num_workers")} == {"num_workers=1", "num_workers=2"}
+
+
+# Data sets that divide their samples among workers
+
+class Shards(torch.utils.data.IterableDataset):
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+    def __iter__(self):
+        for one in range(48):
+            time.sleep(0.002)
+            yield one
+
+
+def test_shards_are_known_where_a_data_set_tells_them():
+    listed = SimpleNamespace(urls=["a.tar", "b.tar", "c.tar", "d.tar"])
+    endless = SimpleNamespace(urls=["a.tar"], nshards=1 << 62)
+    assert shards_of(Shards(num_shards=6)) == shards_of(Shards(n_shards=6), ranks=2) == 6
+    assert (shards_of(Shards(pipeline=[listed, len])), shards_of(Shards(pipeline=[listed, len]), ranks=2)) == (4, 2)
+    for unknown in (Shards(), Shards(num_shards=None), Shards(pipeline=[]), Shards(pipeline=[endless]), [1, 2],
+                    SimpleNamespace(num_shards=6)):
+        assert shards_of(unknown) == 0
+
+
+def test_no_more_workers_are_offered_than_a_data_set_has_shards():
+    def offered(shards, workers=0):
+        setup = DataLoaderInput(workers, 2, 32, 2, (Demand(blocked_s=0.064),), update=Demand(cpu_s=0.004))
+        run = predict.Recorded(RecordedRun(100.0, 1.0, shards=shards))
+        return {row["overrides"]["num_workers"] for row in predict.predictions(setup, run)["rows"]
+                if "num_workers" in row["overrides"]}
+    assert offered(0) == {1, 2, 4, 8, 16, 17}
+    assert offered(6) == {1, 2, 4, 6} and offered(1) == {1} and offered(6, workers=6) == {0, 1, 2, 4}
+    assert offered(4, workers=6) == {0, 1, 2, 4}  # two of them have nothing to do
+
+
+def test_advice_says_what_an_iterable_data_set_must_do():
+    more = {"rows": [{**FEWER, "change": "num_workers=8", "overrides": {"num_workers": 8}}], "settings": {"num_workers": 1}}
+    loop = replace(loop_of(Facts(), workers=1, cpu=0.9, cores=0), iterable=True)
+    found = verdict.classify(loop, 2)
+    must = "this IterableDataset must divide its samples among so many workers"
+    assert must in verdict.advice(loop, found, 2, more)
+    for other in (replace(loop, shards=8), replace(loop, iterable=False), replace(loop, workers=8)):
+        assert must not in verdict.advice(other, found, 2, more)
+    found = replace(found, workers_needed=9.0, kind="blocked")
+    assert verdict.advice(replace(loop, workers=4, shards=4), found, 2, {**more, "rows": []}).endswith(
+        "or divide the data set into more shards: it has 4, and each worker needs one")
+
+
+def test_the_shards_of_a_loops_data_set_are_recorded(tmp_path):
+    with mr.watching(run=tmp_path / "run"):
+        for _ in torch.utils.data.DataLoader(Shards(num_shards=3), batch_size=2, num_workers=0):
+            pass
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    offered = [row["overrides"].get("num_workers", 0) for row in summary["what_if"]["rows"]]
+    assert max(offered) == 3 and "IterableDataset" not in summary["advice"]
+
+
+# Cores
+
+@pytest.mark.parametrize("cores, words", ((2, "9.0 workers needed, you have none on 2 cores"),
+                                          (16, "9.0 workers needed, you have none")))
+def test_more_workers_than_cores_are_said_to_be_needed_with_the_cores(monkeypatch, cores, words):
+    monkeypatch.setattr(verdict, "workers_needed", lambda _: 9.0)
+    assert verdict.classify(loop_of(Facts(), workers=0, cpu=0.9, cores=0), cores).sentence.endswith(words)
 
 
 # Cores that other programs take

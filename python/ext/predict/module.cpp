@@ -149,14 +149,15 @@ void bind_prediction(nb::module_& module) {
           nb::arg("changed"), Unlocked());
   using predict::RecordedRun;
   nb::class_<RecordedRun>(module, "RecordedRun")
-      .def(nb::init<double, double, double, double, double>(), nb::arg("images_per_s"),
+      .def(nb::init<double, double, double, double, double, int>(), nb::arg("images_per_s"),
            nb::arg("blocked_in_dataset"), nb::arg("update_s") = 0.0, nb::arg("fetch_error") = 0.0,
-           nb::arg("update_error") = 0.0)
+           nb::arg("update_error") = 0.0, nb::arg("shards") = 0)
       .def_ro("images_per_s", &RecordedRun::images_per_s)
       .def_ro("blocked_in_dataset", &RecordedRun::blocked_in_dataset)
       .def_ro("update_s", &RecordedRun::update_s)
       .def_ro("fetch_error", &RecordedRun::fetch_error)
-      .def_ro("update_error", &RecordedRun::update_error);
+      .def_ro("update_error", &RecordedRun::update_error)
+      .def_ro("shards", &RecordedRun::shards);
   using predict::PredictedRatio;
   nb::class_<PredictedRatio>(module, "PredictedRatio")
       .def_ro("ratio", &PredictedRatio::ratio)

@@ -25,6 +25,8 @@ class LoopFacts:
     workers: int = 0
     prefetch: int = 0  # batches per worker; 0 without workers
     takes_prefetch: bool = True  # `prefetch_factor` is an argument of its loader
+    iterable: bool = False  # its data set divides its samples among workers
+    shards: int = 0  # of that data set, of which a worker needs one or more; 0: unknown
     persistent: bool = False
     transforms: Sequence[str] = ()
     batch_bytes: int = 0  # of the first batch

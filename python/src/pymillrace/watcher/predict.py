@@ -27,7 +27,7 @@ LIMITS = {"workers": 1024, "prefetch": 64, "batch": 1 << 30, "cores": 1024}  # i
 DEMANDS = ("send", "receive", "hand", "update")
 FIRST_FACTS = ("images_per_s", "blocked_in_dataset")  # of RecordedRun; 0.2 had no others
 FACTS = (*FIRST_FACTS, "update_s", "fetch_error", "update_error")
-MOST_FETCHES, MOST = 256, 1e9
+MOST_FETCHES, MOST, MOST_SHARDS = 256, 1e9, 1 << 30
 MOST_THREADS = 1 << 53  # a quotient of two measured times, one of which may be next to nothing
 
 
@@ -127,7 +127,7 @@ def recorded(loop: LoopFacts, cores: int) -> tuple[DataLoaderInput, Recorded] | 
     seconds = [one.seconds for one in measured.fetch]
     run = RecordedRun(images_per_s=rate, blocked_in_dataset=work[DATASET][1] / blocked if blocked > 0 else 0.0,
                       update_s=loop.usage.update_s, fetch_error=half_width(seconds, [1.0] * len(seconds)),
-                      update_error=loop.usage.half_width())
+                      update_error=loop.usage.half_width(), shards=loop.shards)
     collate_cpu = _per(work[COLLATE], loop.breakdown.batches).cpu_s
     return measured, Recorded(run, loop.batch_bytes, collate_cpu, loop.takes_prefetch)
 
@@ -147,7 +147,7 @@ def replay_input(loop: LoopFacts, cores: int) -> ReplayRecord | None:
             "takes_prefetch": of_run.takes_prefetch, "batch_bytes": of_run.batch_bytes,
             "collate_cpu": of_run.collate_cpu, "images_per_s": run.images_per_s,
             "blocked_in_dataset": run.blocked_in_dataset, "update_s": run.update_s, "fetch_error": run.fetch_error,
-            "update_error": run.update_error}
+            "update_error": run.update_error, "shards": run.shards}
 
 
 def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
@@ -159,7 +159,8 @@ def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
         given |= {key: Demand(_number(cpu), _number(blocked), _within(threads, 1, MOST_THREADS))
                   for key in DEMANDS for cpu, blocked, threads in [record[key]]}
         facts = {key: _number(record[key] if key in FIRST_FACTS else record.get(key, 0.0)) for key in FACTS}
-        of_run = Recorded(RecordedRun(**facts), _within(record["batch_bytes"], 0, 1 << 40),
+        shards = _within(record.get("shards", 0), 0, MOST_SHARDS)
+        of_run = Recorded(RecordedRun(**facts, shards=shards), _within(record["batch_bytes"], 0, 1 << 40),
                           _number(record["collate_cpu"]), record.get("takes_prefetch") is not False)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

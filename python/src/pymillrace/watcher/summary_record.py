@@ -174,6 +174,7 @@ class ReplayRecord(TypedDict):
     update_s: Annotated[float, About("length of an update; 0 where it was not measured with its CPU time", "s")]
     fetch_error: Annotated[float, About("`what_if.doubts.fetch`")]
     update_error: Annotated[float, About("`what_if.doubts.update`")]
+    shards: Annotated[int, About("of the data set, of which a worker needs one or more; 0: unknown", "shards")]
 
 
 class ThreadsRecord(TypedDict):

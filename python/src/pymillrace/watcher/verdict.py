@@ -56,7 +56,7 @@ def classify(loop: LoopFacts, cores: int) -> Verdict:
     needed = workers_needed(loop)
     if (missing := too_short(loop.steps)) is not None:
         return Verdict("unknown", "unknown", missing, needed)
-    verdict = _classify(loop, needed)
+    verdict = _classify(loop, needed, cores)
     facts = loop.threads
     if loop.infers:
         verdict.sentence = f"inference, without gradients or optimizer: {verdict.sentence}"
@@ -71,14 +71,15 @@ def too_short(steps: int) -> str | None:
     return f"too short: {missing} more step{'s' * (missing != 1)}" if missing > 0 else None
 
 
-def _classify(loop: LoopFacts, needed: float | None) -> Verdict:
+def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
     steady = loop.breakdown.steady
     load, update = 1e-9 * sum(steady), loop.update_s
     share = load / (load + update) if load + update > 0 else 0.0
     tail = "" if loop.sees_inside else f"; pymillrace cannot see inside {loop.kind}"
     if needed is not None:
         have = f"you have {loop.workers}" if loop.workers else "you have none"
-        tail = f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}"
+        on = f" on {_cores(cores)}" if needed > cores else ""
+        tail = f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}{on}"
     gap = _device_gap_share(loop, load + update)
     if gap is not None and gap < LOAD_THAT_BINDS:
         return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update; "
@@ -123,7 +124,7 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
             return fewer
     covered = verdict.bound == "device" and loop.device is not None  # the replay knows nothing of queued work
     if change is not None and verdict.bound != "startup" and not covered:
-        return f"advice: {proposal(change)}{_slowest(loop, verdict)}"
+        return f"advice: {proposal(change)}{_slowest(loop, verdict)}{_shards(loop, change)}"
     if verdict.bound == "device":
         return "advice: the loader keeps up; a faster model or device would help, a faster loader would not"
     if verdict.bound == "startup":
@@ -142,10 +143,13 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     wanted = math.ceil(verdict.workers_needed) if verdict.workers_needed is not None else None
     room = wanted if verdict.kind == "blocked" or wanted is None else min(wanted, max(1, cores - 1))
     cheaper = f"advice: make the {verdict.bound} cheaper{_slowest(loop, verdict)}"
+    if room is not None and 0 < loop.shards <= loop.workers < room:
+        return f"{cheaper}, or divide the data set into more shards: it has {loop.shards}, and each worker needs one"
     if room is None or room <= loop.workers:
         return f"{cheaper}; more workers have no core to run on"
     if predicted is not None:
         return f"{cheaper}; no other setting is sure to gain {100 * (WORTHWHILE - 1):.0f}%"
+    room = min(room, loop.shards or room)
     return f"advice: try num_workers={room}{_slowest(loop, verdict)}"
 
 
@@ -167,6 +171,13 @@ def _fewer_threads(loop: LoopFacts, verdict: Verdict, cores: int, change: dict[s
         names += " (if the workers' threads are a library's)"
     then = f"; then {change['change']}" if change is not None else ""
     return f"advice: try {names}: {why}; pymillrace what-if --verify measures what that gives{then}"
+
+
+def _shards(loop: LoopFacts, change: Mapping[str, Any]) -> str:
+    """Says what more workers need where no record tells whether the data set can feed them."""
+    if not loop.iterable or loop.shards or change["overrides"].get("num_workers", 0) <= max(1, loop.workers):
+        return ""
+    return "; this IterableDataset must divide its samples among so many workers"
 
 
 def _slowest(loop: LoopFacts, verdict: Verdict) -> str:

@@ -1,0 +1,36 @@
+"""How many workers an iterable data set can feed."""
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .faults import pass_on
+
+
+def is_iterable(dataset: Any) -> bool:
+    """Returns whether each worker iterates over the data set itself, so that the data set has to divide its samples."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(dataset, torch.utils.data.IterableDataset)
+
+
+def shards_of(dataset: Any, ranks: int = 1) -> int:
+    """Returns how many shards of an iterable data set a rank has; 0 if the data set does not tell.
+
+    Read from Hugging Face's `num_shards` (`n_shards` before datasets 3.0), which counts one rank's, and from the list
+    at the beginning of WebDataset's pipeline, which all ranks share. A worker without a shard has nothing to do there,
+    or fails.
+    """
+    if not is_iterable(dataset):
+        return 0
+    try:
+        for name in ("num_shards", "n_shards"):
+            if type(count := getattr(dataset, name, None)) is int and count > 0:
+                return count
+        stages = getattr(dataset, "pipeline", None)
+        source = stages[0] if isinstance(stages, list) and stages else None
+        urls = getattr(source, "urls", None)
+        if isinstance(urls, list) and not hasattr(source, "nshards"):  # nshards: drawn from the list without end
+            return len(urls) // ranks
+    except Exception as error:  # somebody's data set does what it likes
+        pass_on(error)
+    return 0
