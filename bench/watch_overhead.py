@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Measures what watching costs: watch_overhead.py [--rounds N] [--blocks N] [--step-ms MS] [--seed N] [--recorder]
+"""Measures what watching costs: watch_overhead.py [--rounds N] [--blocks N] [--step-ms MS] [--seed N]
+                                                 [--compile [BACKEND] | --recorder]
 
 In each round three processes, forked from this one, train in turns of 12 to 20 steps: one is watched, one is not, and
 one that is not is the control. Their order is drawn for every block of three turns, so all of them have the same
@@ -19,6 +20,9 @@ loop of its own.
 The control is compared with the other process that is not watched, in the same way. Where its interval holds no 0, the
 measurement does not count, and the exit code is 1; the controls' intervals hold 95% of the time all together. Nor does
 it count if batches are not those of the data set, or if the watched steps and their records differ in number.
+
+--compile trains a model that torch.compile has compiled, once, before the processes are forked. Its backend is inductor,
+which needs a C++ compiler, unless another one is named.
 
 Run it on an idle machine: programs that share caches and cores make code that runs once per step slower.
 --recorder times the recorder's own code alone, in loops without work between the steps. The fastest of many blocks
@@ -111,12 +115,12 @@ class Process:
     """One of the three, as the others see it."""
     kind: int
     loader: DataLoader
+    model: torch.nn.Module
     spent: object = None  # CPU time of the trainer per step
 
     def train(self, turns):
         """Trains for as many steps as each turn says. Raises if the batches are not those of the data set."""
-        model = torch.nn.Linear(12, 2)
-        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        optimizer = torch.optim.SGD(self.model.parameters(), 1e-3)
         data, step, batches = self.loader.dataset, 0, iter(self.loader)
         found = np.zeros((data.steps, BATCH), np.int64)
         for count in iter(turns.recv, 0):
@@ -124,7 +128,7 @@ class Process:
             for _ in range(count):
                 values, indices = next(batches)
                 found[step] = indices
-                model(torch.from_numpy(values)).sum().backward()
+                self.model(torch.from_numpy(values)).sum().backward()
                 compute(data.ns)
                 optimizer.step()
                 optimizer.zero_grad()
@@ -199,14 +203,18 @@ class Cost:
         return low <= 0 <= high
 
 
-def prepare():
-    """Imports what torch imports at its first step, so that the processes do not. They compute in one thread each."""
+def prepare(backend):
+    """Returns the model. A step of it imports what the processes then need not. They compute in one thread each."""
     torch.set_num_threads(1)
     model = torch.nn.Linear(12, 2)
+    if backend is not None:
+        model = torch.compile(model, backend=backend)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     for values, _ in DataLoader(Samples(1, 0), batch_size=BATCH, collate_fn=collate):
         model(torch.from_numpy(values)).sum().backward()
         optimizer.step()
+    optimizer.zero_grad()
+    return model
 
 
 def take_turn(end, steps):
@@ -220,7 +228,7 @@ def take_turn(end, steps):
         raise SystemExit(f"error: {answer}")
 
 
-def run_round(arguments, workers, numbers):
+def run_round(arguments, workers, model, numbers):
     """Runs three processes in turns. Returns them, and the numbers of the steps that count."""
     lengths = [WARM_UP, *(numbers.randint(SHORTEST, LONGEST) for _ in range(arguments.blocks))]
     counted, begin = [], 0
@@ -232,7 +240,7 @@ def run_round(arguments, workers, numbers):
         data = Samples(begin, int(arguments.step_ms * 1e6 * (1 if workers else 0.5)))
         processes.append(Process(kind, DataLoader(data, batch_size=BATCH, num_workers=workers, collate_fn=collate,
                                                   multiprocessing_context="fork" if workers else None),
-                                 RawArray("q", begin)))
+                                 model, RawArray("q", begin)))
     started, context = [], multiprocessing.get_context("fork")
     for kind in numbers.sample(range(3), 3):  # whichever is forked first has an advantage, if any
         here, there = context.Pipe()
@@ -257,9 +265,9 @@ def run_round(arguments, workers, numbers):
 def measure(arguments, workers, numbers):
     """Runs the rounds. Returns the costs of the trainer and of the worker."""
     trainer, worker = Cost(), Cost()
-    prepare()
+    model = prepare(arguments.compile)
     for _ in range(arguments.rounds):
-        processes, counted = run_round(arguments, workers, numbers)
+        processes, counted = run_round(arguments, workers, model, numbers)
         trainer.add([one.spent for one in processes], counted)
         if workers:  # it does not begin another batch after the last
             worker.add([one.of_worker() for one in processes], counted[:-1])
@@ -272,6 +280,7 @@ def main():
     parser.add_argument("--blocks", type=int, default=24, help="turns of each process in a round, of 16 steps on average")
     parser.add_argument("--step-ms", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--compile", nargs="?", const="inductor", metavar="BACKEND", help="train a compiled model")
     parser.add_argument("--recorder", action="store_true", help="time the recorder's own code alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

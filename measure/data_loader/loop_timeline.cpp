@@ -59,7 +59,10 @@ LoopSpan span_between(const LoopTable& table) {
 
 void LoopTable::close_row() {
   iter_ns += row.iter_ns;
-  for (std::size_t i = 0; i < row.ns.size(); ++i) total[i] += row.ns[i];
+  for (std::size_t i = 0; i < row.ns.size(); ++i) {
+    total[i] += row.ns[i];
+    if (row.step <= kFirstSteps) first[i] += row.ns[i];
+  }
   rows.push_back(row);
   row = LoopRow{};
 }

@@ -20,6 +20,10 @@ inline constexpr std::array<const char*, kLoopSpans> kLoopSpanNames{
 /// Time per span, in ns.
 using LoopSpans = std::array<std::int64_t, kLoopSpans>;
 
+/// Steps whose bodies do what happens once: they import modules, fill caches, compile. Where a
+/// framework takes a batch ahead, the first body is empty and the second one does it.
+inline constexpr std::int64_t kFirstSteps = 2;
+
 /// One step of a loader: from its start to the start of the next.
 struct LoopRow {
   std::int64_t epoch = 0;
@@ -39,6 +43,7 @@ struct LoopTable {
   std::int64_t iter_ns = 0;
   std::int64_t updates = 0;  ///< steps of optimizers in its loop
   LoopSpans total{};         ///< of all finished rows
+  LoopSpans first{};         ///< of those of the first kFirstSteps steps
   // The timeline's counters when this loader lost the foreground.
   std::int64_t idle_mark = 0;
   std::int64_t busy_mark = 0;

@@ -89,6 +89,24 @@ def test_work_that_computes_is_offered_no_more_workers_than_before():
     assert {one for one in rows if one.startswith("num_workers")} == {"num_workers=1", "num_workers=2"}
 
 
+# The first updates
+
+def test_what_happens_once_is_no_part_of_an_update(tmp_path, capsys):
+    """Imports, caches and compilers take long once, in the second body where a batch is taken ahead."""
+    with mr.watching(run=tmp_path / "run"):
+        for step, _ in enumerate(torch.utils.data.DataLoader(Shards(), batch_size=2)):  # loads for 4 ms
+            time.sleep(0.3 if step < 2 else 0.004)
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["update_s"] > 0.6  # nothing is lost in what was measured
+    assert summary["bound"] == "dataset" and "; its first 2 updates, which took 0.6 s, are left out" in summary["verdict"]
+    predicted = summary["what_if"]
+    assert sum(predicted["settings"]["update"][kind] for kind in ("cpu", "blocked")) < 0.012
+    assert predicted["replay_images_per_s"] == pytest.approx(predicted["images_per_s"], rel=0.15)
+    assert predicted["images_per_s"] > 2 / 0.020
+    assert summary["workers_needed"] > 0.5
+    assert "its first" not in summary_of(tmp_path / "usual", batches=24)["verdict"]
+
+
 # Data sets that divide their samples among workers
 
 class Shards(torch.utils.data.IterableDataset):

@@ -351,6 +351,7 @@ void bind_timeline(nb::module_& module) {
       .def_ro("iter_ns", &LoopTable::iter_ns)
       .def_ro("updates", &LoopTable::updates)
       .def_ro("total", &LoopTable::total)
+      .def_ro("first", &LoopTable::first)
       .def_prop_ro("row", [](const LoopTable& table) { return table.row.ns; })
       .def_prop_ro("spans", [](const LoopTable& table) {
         LoopSpans all = table.total;
@@ -539,6 +540,7 @@ NB_MODULE(_watch, module) {
   module.attr("KINDS") = names(kKindNames);
   module.attr("SPANS") = names(kLoopSpanNames);
   namespace rules = millrace::predict;
+  module.attr("FIRST_STEPS") = kFirstSteps;
   module.attr("STEPS_FOR_VERDICT") = rules::kStepsForVerdict;
   module.attr("LOAD_THAT_BINDS") = rules::kLoadThatBinds;
   module.def("load_that_binds", &rules::load_that_binds, nb::arg("overlaps"));

@@ -70,6 +70,8 @@ class Table:
     @property
     def total(self) -> list[int]: ...
     @property
+    def first(self) -> list[int]: ...
+    @property
     def row(self) -> list[int]: ...
     @property
     def spans(self) -> list[int]: ...
@@ -246,6 +248,7 @@ def threads_of(process: int, /) -> list[tuple[int, int, int]]:
 def load_that_binds(overlaps: bool) -> float:
     """Returns the share of load in load + update from which it binds. `overlaps`: load and update do not take turns."""
 
+FIRST_STEPS: int
 STEPS_FOR_VERDICT: int
 LOAD_THAT_BINDS: float
 MAX_OTHERS: float

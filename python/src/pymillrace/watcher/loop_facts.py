@@ -36,6 +36,8 @@ class LoopFacts:
     steps: int = 0
     images: int = 0
     update_s: float = 0.0  # of finished steps
+    first_steps: int = 0  # whose updates do not count (FIRST_STEPS)
+    first_update_s: float = 0.0  # of these
     epochs: Sequence[dict[str, Any]] = ()  # as in epochs.jsonl
     breakdown: Breakdown = field(default_factory=Breakdown)  # a copy, which nothing is added to
     usage: Usage = field(default_factory=Usage)  # of its body; a copy too
@@ -45,3 +47,10 @@ class LoopFacts:
     @property
     def sees_inside(self) -> bool:
         return self.kind == "DataLoader"
+
+    @property
+    def mean_update_s(self) -> float:
+        """Returns the mean length of an update, without those of the first steps if there are others."""
+        if self.steps <= self.first_steps:
+            return self.update_s / max(1, self.steps)
+        return max(0.0, self.update_s - self.first_update_s) / (self.steps - self.first_steps)

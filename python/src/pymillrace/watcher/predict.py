@@ -65,7 +65,7 @@ def _pools_per_batch(loop: LoopFacts) -> float:
     load = 1e-9 * sum(loop.breakdown.steady) / max(1, loop.steps - 1)
     if not loop.workers:
         return loop.threads.in_load * load
-    return loop.threads.worker_cpu * (load + loop.update_s / loop.steps)
+    return loop.threads.worker_cpu * (load + loop.mean_update_s)
 
 
 def input_of(loop: LoopFacts, cores: int) -> DataLoaderInput | None:
@@ -75,7 +75,7 @@ def input_of(loop: LoopFacts, cores: int) -> DataLoaderInput | None:
         return None
     if loop.takes_ahead:  # load and update do not take turns in its thread
         return None
-    update = loop.usage.demand() or Demand(blocked_s=loop.update_s / loop.steps)
+    update = loop.usage.demand() or Demand(blocked_s=loop.mean_update_s)
     batches = breakdown.batches
     send, receive = _per(breakdown.work[TRANSFER], batches), _per(breakdown.rebuilt, breakdown.rebuilds)
     if not loop.workers:
@@ -88,11 +88,11 @@ def input_of(loop: LoopFacts, cores: int) -> DataLoaderInput | None:
 
 
 def measured_rate(loop: LoopFacts) -> float | None:
-    """Returns images per second of load + update, without first batches and the start of workers."""
+    """Returns images per second of load + update, without the first batch and updates and the start of workers."""
     if loop.steps < 2:
         return None
     steady = loop.breakdown.steady
-    step = 1e-9 * (sum(steady) - steady[STARTUP]) / (loop.steps - 1) + loop.update_s / loop.steps
+    step = 1e-9 * (sum(steady) - steady[STARTUP]) / (loop.steps - 1) + loop.mean_update_s
     return loop.images / loop.steps / step if step > 0 else None
 
 

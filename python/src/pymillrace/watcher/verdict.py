@@ -13,6 +13,7 @@ from .predict import best, proposal
 from .threads import IN_LOAD
 from .threads import rows as thread_rows
 
+SHARE_TO_TELL = 0.05  # of load + update: with as large a difference, the sentence says what was left out
 LOAD_THAT_BINDS_AHEAD = 0.9  # another thread takes batches ahead: the loop waits if that thread never waits for it
 
 
@@ -37,10 +38,10 @@ def _percent(part: float) -> str:
 def workers_needed(loop: LoopFacts) -> float | None:
     """Returns the workers that would hide load behind this update; None if it cannot be known."""
     work = loop.breakdown.work
-    if loop.update_s <= 0 or not loop.sees_inside or loop.breakdown.missing or sum(work[NOWHERE]) > 0:
+    if loop.mean_update_s <= 0 or not loop.sees_inside or loop.breakdown.missing or sum(work[NOWHERE]) > 0:
         return None
     busy = sum(sum(work[place]) - work[place][2] for place in (DATASET, TRANSFORM, COLLATE))
-    return 1e-9 * busy / loop.update_s
+    return 1e-9 * busy / (loop.steps * loop.mean_update_s)
 
 
 def _device_gap_share(loop: LoopFacts, steady: float) -> float | None:
@@ -73,13 +74,15 @@ def too_short(steps: int) -> str | None:
 
 def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
     steady = loop.breakdown.steady
-    load, update = 1e-9 * sum(steady), loop.update_s
+    load, update = 1e-9 * sum(steady), loop.steps * loop.mean_update_s
     share = load / (load + update) if load + update > 0 else 0.0
     tail = "" if loop.sees_inside else f"; pymillrace cannot see inside {loop.kind}"
+    if share - load / (load + loop.update_s or 1.0) >= SHARE_TO_TELL:
+        tail = f"; its first {loop.first_steps} updates, which took {loop.first_update_s:.2g} s, are left out{tail}"
     if needed is not None:
         have = f"you have {loop.workers}" if loop.workers else "you have none"
         on = f" on {_cores(cores)}" if needed > cores else ""
-        tail = f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}{on}"
+        tail += f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}{on}"
     gap = _device_gap_share(loop, load + update)
     if gap is not None and gap < LOAD_THAT_BINDS:
         return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update; "

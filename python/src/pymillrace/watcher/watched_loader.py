@@ -7,7 +7,7 @@ from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from . import room, shared_memory
-from .._watch import FLUSH, Receipts, RecordRing, StepHooks, Steps
+from .._watch import FIRST_STEPS, FLUSH, Receipts, RecordRing, StepHooks, Steps
 from .breakdown import STARTUP, Breakdown
 from .clocks import SCHEDSTAT, ThreadClock, between
 from .counterpart import counterpart_of
@@ -283,7 +283,7 @@ class WatchedLoader:
             self._read_threads()
             self.session.summarise()
             self._timeline.logged_after_next(self.table, perf_counter_ns())
-        if self._stretch is None:
+        if self._stretch is None and self.table.steps > FIRST_STEPS:
             self._stretch = self._stretch_from_here()
             self.recorder.measures = True
 
@@ -398,12 +398,14 @@ class WatchedLoader:
 
     def loop(self) -> LoopFacts:
         """Returns what is known of its loop now."""
-        total, gaps = self.table.total, self.device
+        total, first, gaps = self.table.total, self.table.first, self.device
         return LoopFacts(
             kind=self.kind, workers=self.workers, prefetch=self.prefetch, takes_prefetch=self.takes_prefetch,
             iterable=self.iterable, shards=self.shards, persistent=self.persistent, transforms=tuple(self.transforms), batch_bytes=self.batch_bytes,
             infers=self.infers, takes_ahead=self.lane is not None, epoch=self.table.epoch, steps=self.table.steps,
-            images=self.table.images, update_s=1e-9 * (total[UPDATE] + total[LOOP]), epochs=tuple(self.epochs),
+            images=self.table.images, update_s=1e-9 * (total[UPDATE] + total[LOOP]),
+            first_steps=min(FIRST_STEPS, self.table.steps), first_update_s=1e-9 * (first[UPDATE] + first[LOOP]),
+            epochs=tuple(self.epochs),
             breakdown=self.breakdown.copy(), usage=self.usage.copy(),
             device=None if gaps is None else DeviceWaits(gaps.waits, gaps.seconds, gaps.first_s), threads=self.facts())
 
