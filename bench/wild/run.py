@@ -49,6 +49,11 @@ TRIALS = {
     "ignite_engine": Trial("pytorch-ignite", 48),
     "skorch_classifier": Trial("skorch", 48),
     "kornia_transforms": Trial("kornia", 48, delay_ms=40),  # beside the time of its transforms
+    "hf_datasets": Trial("datasets", 48),
+    "mosaicml_streaming": Trial("mosaicml-streaming", 48),
+    "grain_loader": Trial("grain", 48, (0,), "unknown"),
+    "tf_data": Trial("tensorflow-cpu", 48, (0,), "unknown"),
+    "dali_pipeline": Trial("nvidia-dali-cuda130", 48, (0,), "unknown"),
     "metric_learning": Trial("pytorch-metric-learning", 48),
     "compiled_step": Trial("torch", 48, delay_ms=80),  # beside the time of compiling
 }

@@ -61,8 +61,8 @@ def test_steps_beyond_whole_batches_are_left_out_at_the_begin():
     assert found == Estimate(2.0, 0.0, batch_means.BATCHES - 1)
 
 
-def test_the_first_batch_does_not_count(tmp_path):
-    run = estimates.read(record(tmp_path / "run", [(9.0, 0.1)] + [(0.01, 0.03)] * 40))
+def test_the_first_steps_do_not_count(tmp_path):
+    run = estimates.read(record(tmp_path / "run", [(9.0, 0.1), (0.1, 9.0)] + [(0.01, 0.03)] * 40))
     assert run.ranks[0].share().value == pytest.approx(0.25)
     assert run.ranks[0].rate().value == pytest.approx(100)
     assert run.ranks[0].wait().value == pytest.approx(0.01) and run.ranks[0].work().value == pytest.approx(0.03)

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
 from conftest import timing
+from pymillrace.watcher.other_loaders import METHODS
 from watch_stand_ins import Ahead, KeptIterator, OwnLoader, ThreadLoader
 
 
@@ -185,6 +186,36 @@ def test_loaders_of_other_projects_are_recorded_and_not_what_they_are_made_of(tm
     assert (summary["steps"], summary["images"], summary["loaders"][0]["epochs"]) == (40, 80, 2)
     assert summary["loader"].startswith("test_watch_loaders.py:") and summary["load_s"] >= 0.8 * 40 * 0.002
     assert "pymillrace cannot see inside torchdata.Loader" in summary["verdict"]
+
+
+class Ranges:
+    """An iterator with state, as Grain's."""
+
+    def __init__(self):
+        self.state = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.state == 24:
+            raise StopIteration
+        self.state += 1
+        return torch.zeros(3)
+
+
+@pytest.mark.parametrize("module", METHODS)
+def test_iterators_of_other_projects_are_recorded_and_keep_class_and_state(tmp_path, monkeypatch, module):
+    class_, method, kind = METHODS[module]
+    project = types.ModuleType(module)
+    setattr(project, class_, type(class_, (), {method: lambda self: Ranges()}))
+    monkeypatch.setitem(sys.modules, module, project)
+    with mr.watching(run=tmp_path / "run"):
+        iterator = getattr(getattr(project, class_)(), method)()
+        assert isinstance(iterator, Ranges) and next(iterator).tolist() == [0.0] * 3 and iterator.state == 1
+        assert len(list(iterator)) == 23
+    main, = summary_of(tmp_path / "run")["loaders"]
+    assert (main["kind"], main["steps"], main["images"]) == (kind, 24, 72)
 
 
 PACKAGE = """

@@ -94,7 +94,7 @@ def test_work_that_computes_is_offered_no_more_workers_than_before():
 def test_what_happens_once_is_no_part_of_an_update(tmp_path, capsys):
     """Imports, caches and compilers take long once, in the second body where a batch is taken ahead."""
     with mr.watching(run=tmp_path / "run"):
-        for step, _ in enumerate(torch.utils.data.DataLoader(Shards(), batch_size=2)):  # loads for 4 ms
+        for step, _ in enumerate(torch.utils.data.DataLoader(Parted(), batch_size=2)):  # loads for 4 ms
             time.sleep(0.3 if step < 2 else 0.004)
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["update_s"] > 0.6  # nothing is lost in what was measured
@@ -109,7 +109,9 @@ def test_what_happens_once_is_no_part_of_an_update(tmp_path, capsys):
 
 # Data sets that divide their samples among workers
 
-class Shards(torch.utils.data.IterableDataset):
+class Parted(torch.utils.data.IterableDataset):
+    """A data set of another project, by the module of its class."""
+
     def __init__(self, **attributes):
         vars(self).update(attributes)
 
@@ -119,13 +121,26 @@ class Shards(torch.utils.data.IterableDataset):
             yield one
 
 
+class Shards(Parted):
+    __module__ = "datasets.iterable_dataset"
+
+
+class Archives(Parted):
+    __module__ = "webdataset.compat"
+
+
+class Streamed(Parted):
+    """Its workers share shards."""
+    __module__ = "streaming.base.dataset"
+
+
 def test_shards_are_known_where_a_data_set_tells_them():
     listed = SimpleNamespace(urls=["a.tar", "b.tar", "c.tar", "d.tar"])
     endless = SimpleNamespace(urls=["a.tar"], nshards=1 << 62)
     assert shards_of(Shards(num_shards=6)) == shards_of(Shards(n_shards=6), ranks=2) == 6
-    assert (shards_of(Shards(pipeline=[listed, len])), shards_of(Shards(pipeline=[listed, len]), ranks=2)) == (4, 2)
-    for unknown in (Shards(), Shards(num_shards=None), Shards(pipeline=[]), Shards(pipeline=[endless]), [1, 2],
-                    SimpleNamespace(num_shards=6)):
+    assert (shards_of(Archives(pipeline=[listed, len])), shards_of(Archives(pipeline=[listed, len]), ranks=2)) == (4, 2)
+    for unknown in (Shards(), Shards(num_shards=None), Shards(pipeline=[listed]), Archives(pipeline=[]), Archives(),
+                    Archives(pipeline=[endless]), Streamed(num_shards=6), [1, 2], SimpleNamespace(num_shards=6)):
         assert shards_of(unknown) == 0
 
 

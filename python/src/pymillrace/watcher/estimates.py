@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from .._watch import STEPS_FOR_VERDICT
+from .._watch import FIRST_STEPS, STEPS_FOR_VERDICT
 from ..errors import DataError
 from . import recorded
 from .batch_means import Estimate, ratio
@@ -24,7 +24,7 @@ DIRECTORY_HINT = "give the directory of a run of pymillrace watch"
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of one rank in one loader's loop, without the first, whose batch waits for the loader's start."""
+    """Steps of one rank in one loader's loop, without the first ones: they wait for workers to start, and compile."""
     rank: int
     load: list[float]  # seconds, as `update`
     update: list[float]
@@ -32,7 +32,7 @@ class Steps:
 
     @property
     def are_enough(self) -> bool:
-        return len(self.load) + 1 >= STEPS_FOR_VERDICT and sum(self.load) + sum(self.update) > 0
+        return len(self.load) + FIRST_STEPS >= STEPS_FOR_VERDICT and sum(self.load) + sum(self.update) > 0
 
     def _both(self) -> list[float]:
         return [load + update for load, update in zip(self.load, self.update)]
@@ -95,7 +95,7 @@ def _steps(file: Path, rank: int) -> Steps:
                 values = [float(row[key]) for key in ("load_s", "update_s", "images")]
                 if not all(0 <= value <= limit for value, limit in zip(values, most)):
                     raise ValueError
-                if number > 0:
+                if number >= FIRST_STEPS:
                     for column, value in zip(columns, values):
                         column.append(value)
     except FileNotFoundError:

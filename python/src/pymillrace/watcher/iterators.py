@@ -263,6 +263,8 @@ def iterate(make: Callable[[], Iterator[Any]], watched: WatchedLoader) -> Iterat
 
 
 class _PlainIterator:
+    """Counts as one of the class of the iterator that it stands for, of which it has the attributes."""
+
     def __init__(self, inner: Iterator[Any], watched: WatchedLoader, generation: int) -> None:
         self._inner, self._watched, self._generation = inner, watched, generation
 
@@ -305,6 +307,10 @@ class _PlainIterator:
                 self._watched.iterator_died()
         except Exception as error:
             stop(error)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self._inner)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "_inner"), name)

@@ -17,19 +17,28 @@ from .iterators import is_inside, iterate
 if TYPE_CHECKING:
     from .watched_loader import WatchedLoader
 
-METHODS = {"torchdata.nodes": ("Loader", "__iter__"), "spdl.pipeline": ("Pipeline", "get_iterator")}
+# Class, method and the loader's kind by module. tf.data's own iterators are left alone: TensorFlow takes them into
+# functions that it compiles, which need their class.
+METHODS = {
+    "torchdata.nodes": ("Loader", "__iter__", "torchdata.Loader"),
+    "spdl.pipeline": ("Pipeline", "get_iterator", "spdl.Pipeline"),
+    "nvidia.dali.plugin.base_iterator": ("_DaliBaseIterator", "__iter__", "DALI's iterator"),
+    "ffcv.loader.loader": ("Loader", "__iter__", "ffcv.Loader"),
+    "grain._src.python.data_loader": ("DataLoader", "__iter__", "grain.DataLoader"),
+    "grain._src.python.dataset.dataset": ("_OutputIterDataset", "__iter__", "grain.IterDataset"),
+    "tensorflow.python.data.ops.dataset_ops": ("DatasetV2", "as_numpy_iterator", "tf.data.Dataset"),
+}
 
 Watched = Callable[[Any, str], "WatchedLoader | None"]  # returns the recording of a loader of a kind
 
 
 def replace_in(module: Any, watched_by: Watched) -> None:
     """Replaces the method of a project's class that returns its iterators."""
-    class_, method = METHODS[module.__name__]
+    class_, method, kind = METHODS[module.__name__]
     of_class = getattr(module, class_, None)
     original = getattr(of_class, method, None)
     if original is None or hasattr(original, "_millrace"):
         return
-    kind = f"{module.__name__.partition('.')[0]}.{class_}"
 
     @functools.wraps(original)
     def replaced(self: Any, *given: Any, **named: Any) -> Any:

@@ -12,6 +12,7 @@ from .batch_means import half_width
 from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER, Breakdown
 from .loop_facts import LoopFacts
 from .paging import measure
+from .shards import MOST_SHARDS
 from .threads import rows as thread_rows
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ LIMITS = {"workers": 1024, "prefetch": 64, "batch": 1 << 30, "cores": 1024}  # i
 DEMANDS = ("send", "receive", "hand", "update")
 FIRST_FACTS = ("images_per_s", "blocked_in_dataset")  # of RecordedRun; 0.2 had no others
 FACTS = (*FIRST_FACTS, "update_s", "fetch_error", "update_error")
-MOST_FETCHES, MOST, MOST_SHARDS = 256, 1e9, 1 << 30
+MOST_FETCHES, MOST = 256, 1e9
 MOST_THREADS = 1 << 53  # a quotient of two measured times, one of which may be next to nothing
 
 

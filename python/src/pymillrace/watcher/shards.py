@@ -6,6 +6,8 @@ from typing import Any
 
 from .faults import pass_on
 
+MOST_SHARDS = 1 << 30
+
 
 def is_iterable(dataset: Any) -> bool:
     """Returns whether each worker iterates over the data set itself, so that the data set has to divide its samples."""
@@ -18,16 +20,17 @@ def shards_of(dataset: Any, ranks: int = 1) -> int:
 
     Read from Hugging Face's `num_shards` (`n_shards` before datasets 3.0), which counts one rank's, and from the list
     at the beginning of WebDataset's pipeline, which all ranks share. A worker without a shard has nothing to do there,
-    or fails.
+    or fails. MosaicML's data sets, whose workers share shards, have a `num_shards` too.
     """
     if not is_iterable(dataset):
         return 0
+    modules = [base.__module__ for base in type(dataset).__mro__]
     try:
-        for name in ("num_shards", "n_shards"):
-            if type(count := getattr(dataset, name, None)) is int and count > 0:
-                return count
-        stages = getattr(dataset, "pipeline", None)
-        source = stages[0] if isinstance(stages, list) and stages else None
+        if "datasets.iterable_dataset" in modules:
+            counts = (getattr(dataset, name, None) for name in ("num_shards", "n_shards"))
+            return next((one for one in counts if isinstance(one, int) and 0 < one <= MOST_SHARDS), 0)
+        of_webdataset = any(one.startswith("webdataset.") for one in modules)
+        source = dataset.pipeline[0] if of_webdataset else None
         urls = getattr(source, "urls", None)
         if isinstance(urls, list) and not hasattr(source, "nshards"):  # nshards: drawn from the list without end
             return len(urls) // ranks

@@ -145,7 +145,7 @@ class ChangeRecord(ChangeTimes):
 
 
 class WhatIfRecord(TypedDict):
-    images_per_s: Annotated[float, About("measured, without first batches", "images/s")]
+    images_per_s: Annotated[float, About("measured, without the first batch and the first two updates", "images/s")]
     loader_images_per_s: Annotated[float, About("of the loader alone, by a replay", "images/s")]
     replay_images_per_s: Annotated[float, About("of the run, by a replay", "images/s")]
     settings: Annotated[SettingsRecord, About("input of the replay")]

@@ -41,7 +41,7 @@ def workers_needed(loop: LoopFacts) -> float | None:
     if loop.mean_update_s <= 0 or not loop.sees_inside or loop.breakdown.missing or sum(work[NOWHERE]) > 0:
         return None
     busy = sum(sum(work[place]) - work[place][2] for place in (DATASET, TRANSFORM, COLLATE))
-    return 1e-9 * busy / (loop.steps * loop.mean_update_s)
+    return 1e-9 * busy / (max(1, loop.steps) * loop.mean_update_s)
 
 
 def _device_gap_share(loop: LoopFacts, steady: float) -> float | None:

@@ -401,7 +401,8 @@ class WatchedLoader:
         total, first, gaps = self.table.total, self.table.first, self.device
         return LoopFacts(
             kind=self.kind, workers=self.workers, prefetch=self.prefetch, takes_prefetch=self.takes_prefetch,
-            iterable=self.iterable, shards=self.shards, persistent=self.persistent, transforms=tuple(self.transforms), batch_bytes=self.batch_bytes,
+            iterable=self.iterable, shards=self.shards, persistent=self.persistent,
+            transforms=tuple(self.transforms), batch_bytes=self.batch_bytes,
             infers=self.infers, takes_ahead=self.lane is not None, epoch=self.table.epoch, steps=self.table.steps,
             images=self.table.images, update_s=1e-9 * (total[UPDATE] + total[LOOP]),
             first_steps=min(FIRST_STEPS, self.table.steps), first_update_s=1e-9 * (first[UPDATE] + first[LOOP]),
