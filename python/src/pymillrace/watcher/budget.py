@@ -78,7 +78,7 @@ def judge(budgets: Sequence[Budget], run: Run, baseline: Run | None) -> tuple[in
             return UNDECIDED, [f"budgets undecided: {one.directory} has no steps of rank {one.missing[0]}"]
         short = [steps for steps in one.ranks if not steps.are_enough]
         if short:
-            return UNDECIDED, [f"budgets undecided: {one.directory} has {len(short[0].load) + 1} steps of rank "
+            return UNDECIDED, [f"budgets undecided: {one.directory} has {short[0].count} steps of rank "
                                f"{short[0].rank}, and {STEPS_FOR_VERDICT} are needed"]
     codes, lines = [0], []
     for budget in budgets:

@@ -72,7 +72,7 @@ def compare(first: Path, second: Path) -> tuple[Run, Run]:
         if run.missing:
             raise UsageError(f"{run.directory} has no steps of rank {run.missing[0]}", "compare runs that have ended")
         if short := [steps for steps in run.ranks if not steps.are_enough]:
-            raise UsageError(f"{run.directory} has {len(short[0].load) + 1} steps, too few to compare",
+            raise UsageError(f"{run.directory} has {short[0].count} steps, too few to compare",
                              f"watch at least {STEPS_FOR_VERDICT}")
     return runs
 

@@ -29,10 +29,11 @@ class Steps:
     load: list[float]  # seconds, as `update`
     update: list[float]
     images: list[float]
+    count: int  # of all steps
 
     @property
     def are_enough(self) -> bool:
-        return len(self.load) + FIRST_STEPS >= STEPS_FOR_VERDICT and sum(self.load) + sum(self.update) > 0
+        return self.count >= STEPS_FOR_VERDICT and sum(self.load) + sum(self.update) > 0
 
     def _both(self) -> list[float]:
         return [load + update for load, update in zip(self.load, self.update)]
@@ -85,7 +86,8 @@ def read(directory: Path) -> Run:
 
 
 def _steps(file: Path, rank: int) -> Steps:
-    columns: tuple[list[float], ...] = ([], [], [])
+    columns: tuple[list[float], list[float], list[float]] = ([], [], [])
+    count = 0
     most = (MOST_SECONDS, MOST_SECONDS, MOST_IMAGES)
     try:
         with io.TextIOWrapper(open_record(file, MOST_BYTES), encoding="utf-8") as lines:
@@ -95,7 +97,8 @@ def _steps(file: Path, rank: int) -> Steps:
                 values = [float(row[key]) for key in ("load_s", "update_s", "images")]
                 if not all(0 <= value <= limit for value, limit in zip(values, most)):
                     raise ValueError
-                if number >= FIRST_STEPS:
+                count = number + 1
+                if count > FIRST_STEPS:
                     for column, value in zip(columns, values):
                         column.append(value)
     except FileNotFoundError:
@@ -106,4 +109,4 @@ def _steps(file: Path, rank: int) -> Steps:
         raise DataError(f"{file} cannot be read: {error.strerror}", "check its permissions and the disk") from None
     except (ValueError, TypeError, KeyError, csv.Error):  # also of bytes that are not UTF-8
         raise DataError(f"{file} is no table of steps", HINT) from None
-    return Steps(rank, *columns)
+    return Steps(rank, *columns, count)
