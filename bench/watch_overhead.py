@@ -21,8 +21,8 @@ The control is compared with the other process that is not watched, in the same 
 measurement does not count, and the exit code is 1; the controls' intervals hold 95% of the time all together. Nor does
 it count if batches are not those of the data set, or if the watched steps and their records differ in number.
 
---compile trains a model that torch.compile has compiled, once, before the processes are forked. Its backend is inductor,
-which needs a C++ compiler, unless another one is named.
+--compile trains a model that torch.compile compiles in each process, among the first steps, which do not count. Its
+backend is inductor, which needs a C++ compiler, unless another one is named.
 
 Run it on an idle machine: programs that share caches and cores make code that runs once per step slower.
 --recorder times the recorder's own code alone, in loops without work between the steps. The fastest of many blocks
@@ -115,12 +115,15 @@ class Process:
     """One of the three, as the others see it."""
     kind: int
     loader: DataLoader
-    model: torch.nn.Module
+    backend: str | None  # of torch.compile
     spent: object = None  # CPU time of the trainer per step
 
     def train(self, turns):
         """Trains for as many steps as each turn says. Raises if the batches are not those of the data set."""
-        optimizer = torch.optim.SGD(self.model.parameters(), 1e-3)
+        model = torch.nn.Linear(12, 2)
+        if self.backend is not None:
+            model = torch.compile(model, backend=self.backend)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
         data, step, batches = self.loader.dataset, 0, iter(self.loader)
         found = np.zeros((data.steps, BATCH), np.int64)
         for count in iter(turns.recv, 0):
@@ -128,7 +131,7 @@ class Process:
             for _ in range(count):
                 values, indices = next(batches)
                 found[step] = indices
-                self.model(torch.from_numpy(values)).sum().backward()
+                model(torch.from_numpy(values)).sum().backward()
                 compute(data.ns)
                 optimizer.step()
                 optimizer.zero_grad()
@@ -204,17 +207,16 @@ class Cost:
 
 
 def prepare(backend):
-    """Returns the model. A step of it imports what the processes then need not. They compute in one thread each."""
+    """Imports what torch imports at its first step, so that the processes do not. They compute in one thread each."""
     torch.set_num_threads(1)
     model = torch.nn.Linear(12, 2)
-    if backend is not None:
-        model = torch.compile(model, backend=backend)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     for values, _ in DataLoader(Samples(1, 0), batch_size=BATCH, collate_fn=collate):
         model(torch.from_numpy(values)).sum().backward()
         optimizer.step()
-    optimizer.zero_grad()
-    return model
+    if backend is not None:
+        with torch.no_grad():  # a compiled backward pass starts threads, after which torch refuses to be forked
+            torch.compile(torch.nn.ReLU(), backend=backend)(torch.from_numpy(values))
 
 
 def take_turn(end, steps):
@@ -228,7 +230,7 @@ def take_turn(end, steps):
         raise SystemExit(f"error: {answer}")
 
 
-def run_round(arguments, workers, model, numbers):
+def run_round(arguments, workers, numbers):
     """Runs three processes in turns. Returns them, and the numbers of the steps that count."""
     lengths = [WARM_UP, *(numbers.randint(SHORTEST, LONGEST) for _ in range(arguments.blocks))]
     counted, begin = [], 0
@@ -240,7 +242,7 @@ def run_round(arguments, workers, model, numbers):
         data = Samples(begin, int(arguments.step_ms * 1e6 * (1 if workers else 0.5)))
         processes.append(Process(kind, DataLoader(data, batch_size=BATCH, num_workers=workers, collate_fn=collate,
                                                   multiprocessing_context="fork" if workers else None),
-                                 model, RawArray("q", begin)))
+                                 arguments.compile, RawArray("q", begin)))
     started, context = [], multiprocessing.get_context("fork")
     for kind in numbers.sample(range(3), 3):  # whichever is forked first has an advantage, if any
         here, there = context.Pipe()
@@ -265,9 +267,9 @@ def run_round(arguments, workers, model, numbers):
 def measure(arguments, workers, numbers):
     """Runs the rounds. Returns the costs of the trainer and of the worker."""
     trainer, worker = Cost(), Cost()
-    model = prepare(arguments.compile)
+    prepare(arguments.compile)
     for _ in range(arguments.rounds):
-        processes, counted = run_round(arguments, workers, model, numbers)
+        processes, counted = run_round(arguments, workers, numbers)
         trainer.add([one.spent for one in processes], counted)
         if workers:  # it does not begin another batch after the last
             worker.add([one.of_worker() for one in processes], counted[:-1])
