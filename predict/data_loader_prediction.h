@@ -10,8 +10,7 @@
 namespace millrace::predict {
 
 /// Relative half width of a ratio's interval if demands are known and the replay of the run is
-/// right. Chosen such that intervals hold nine to ten tenths of measured ratios
-/// (docs/results/2026-11-29-campaign.md).
+/// right. With it, intervals held 130 of 138 measured ratios (docs/results/2026-11-29-campaign.md).
 inline constexpr double kDataLoaderModelError = 0.035;
 /// CPU time on busy cores over that on one busy core, at most
 /// (docs/results/2026-11-27-without-workers.md).
