@@ -85,23 +85,44 @@ def test_each_loader_has_a_verdict_and_the_one_that_trains_is_the_main_one(tmp_p
     assert len(rows) - 1 == 48
 
 
-def test_a_compiled_step_is_compiled_once_and_its_update_is_known(tmp_path):
+@pytest.mark.parametrize("way", ("module", "function", "nested", "later"))
+def test_a_compiled_step_is_compiled_once_and_its_update_is_known(tmp_path, way):
     dynamo = pytest.importorskip("torch._dynamo")
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
-    before, frames = dynamo.config.error_on_recompile, []
+    dynamo.reset()
+    before, graphs = dynamo.config.error_on_recompile, []
 
     def counted(graph, inputs):
-        frames.append(graph)
+        graphs.append(graph)
         return graph.forward
+
+    def compiled(function):
+        return torch.compile(function, backend=counted, fullgraph=True)
+
+    def made():
+        """Returns what trains in each way. A hook of modules would become a part of the function that is compiled."""
+        if way == "module":
+            return compiled(model)
+        inner = compiled(model) if way == "nested" else model
+        return compiled(lambda values: inner(values) * 1)
+
+    step, enter = None if way == "later" else made(), dynamo.eval_frame._maybe_set_eval_frame
+
+    def train_step(values):
+        nonlocal step
+        if step is None:
+            step = made()  # in the loop
+        return step(values)
 
     dynamo.config.error_on_recompile = True
     try:
         with mr.watching(run=tmp_path / "run"), warnings.catch_warnings():
             warnings.simplefilter("error")  # torch warns of global hooks
-            train(torch.compile(model, backend=counted), optimizer)
+            train(train_step, optimizer)
     finally:
         dynamo.config.error_on_recompile = before
+    assert dynamo.eval_frame._maybe_set_eval_frame is enter
     summary, _ = recorded(tmp_path / "run")
-    assert len(frames) == 1 and (summary["steps"], summary["error"]) == (24, None)
+    assert len(graphs) == 1 and (summary["steps"], summary["error"]) == (24, None)
     assert summary["spans"]["update"] > summary["spans"]["loop"]

@@ -203,16 +203,19 @@ class StepHooks {
   bool is_open() const { return open && (whole == nullptr || whole->open); }
   bool takes_part() const { return is_open() && PyThread_get_thread_ident() == thread; }
 
-  /// Hook of modules. It removes itself: a global hook slows every module's call down.
-  void before_forward(const nb::args& given) {
-    if (open && !takes_part()) return;
-    if (open) {
-      timeline->forward(wall_ns());
-      note_mode(given);
-    }
-    if (forward_hooks.is_none() || PyObject_DelItem(forward_hooks.ptr(), hook_id.ptr()) == 0)
-      return;
-    PyErr_Clear();  // somebody else has removed it
+  /// Hook of modules, which removes itself: a global hook slows every module's call down.
+  void before_forward(const nb::args& given, const nb::kwargs&) {
+    if (!begins()) return;
+    if (open) note_mode(given);
+    disarm();
+  }
+  /// Called ahead of torch's _maybe_set_eval_frame, which a function that torch compiles calls with
+  /// a callback when it begins. The hook of modules must be gone by then: torch would compile it
+  /// too.
+  void before_compiled(nb::handle callback) {
+    if (callback.is_none() || !begins()) return;
+    evaluates = false;  // not known
+    disarm();
   }
   void before_step(const nb::args&) {
     if (takes_part()) timeline->step_begins(wall_ns());
@@ -222,11 +225,25 @@ class StepHooks {
     timeline->step_ended(wall_ns());
     if (!on_step.is_none()) on_step();
   }
+  /// Has names[key] be `hook` while the next forward is awaited. Otherwise it is `plain`, or absent
+  /// without it.
+  void put_while_armed(nb::object names, nb::object key, nb::object hook, nb::object plain) {
+    places_.push_back({std::move(names), std::move(key), std::move(hook), std::move(plain)});
+    if (armed_) places_.back().set(places_.back().hook);
+  }
   /// Waits for the next forward.
-  void arm() const {
-    if (!forward_hooks.is_none() &&
-        PyObject_SetItem(forward_hooks.ptr(), hook_id.ptr(), hook.ptr()) != 0)
-      throw nb::python_error();
+  void arm() {
+    for (const Place& one : places_) one.set(one.hook);
+    armed_ = !places_.empty();
+  }
+  void disarm() {
+    armed_ = false;
+    for (const Place& one : places_) one.set(one.plain);
+  }
+  /// Waits for no forward any more.
+  void remove() {
+    if (armed_) disarm();
+    places_.clear();
   }
 
   std::shared_ptr<LoopTimeline> timeline;
@@ -234,13 +251,28 @@ class StepHooks {
       whole;  ///< of a loader that another thread iterates over: that of the run
   unsigned long thread = 0;
   bool open = false;
-  bool evaluates = false;                 ///< the latest module was in evaluation mode
-  nb::object forward_hooks = nb::none();  ///< torch's dictionary
-  nb::object hook_id = nb::none();
-  nb::object hook = nb::none();
+  bool evaluates = false;           ///< the latest module was in evaluation mode
   nb::object on_step = nb::none();  ///< called after a step of an optimizer
 
  private:
+  struct Place {
+    nb::object names, key, hook, plain;
+
+    void set(const nb::object& value) const {
+      if (!value.is_none()) {
+        if (PyObject_SetItem(names.ptr(), key.ptr(), value.ptr()) != 0) throw nb::python_error();
+      } else if (PyObject_DelItem(names.ptr(), key.ptr()) != 0) {
+        PyErr_Clear();  // somebody else has removed it
+      }
+    }
+  };
+
+  /// Notes the first forward. Returns false where none is awaited, or in another thread.
+  bool begins() {
+    if (!armed_ || (open && !takes_part())) return false;
+    if (open) timeline->forward(wall_ns());
+    return true;
+  }
   /// Reads the mode of a hook's module.
   void note_mode(const nb::args& given) {
     if (given.size() == 0) return;
@@ -249,6 +281,9 @@ class StepHooks {
     evaluates = training == Py_False;
     Py_XDECREF(training);
   }
+
+  std::vector<Place> places_;
+  bool armed_ = false;
 };
 
 /// Steps of a loader in a session.
@@ -432,7 +467,7 @@ void bind_breakdown(nb::module_& module) {
 void bind_around(nb::module_& module) {
   nb::class_<Around>(module, "Around")
       .def(nb::init<nb::object, nb::object, nb::object>(), nb::arg("before"), nb::arg("method"),
-           nb::arg("after"))
+           nb::arg("after").none() = nb::none())
       .def_prop_ro("__wrapped__", &Around::method)
       .def("__call__", &Around::call)
       .def(
@@ -452,12 +487,13 @@ void bind_session(nb::module_& module) {
       .def_rw("whole", &StepHooks::whole, nb::arg().none())
       .def_rw("open", &StepHooks::open)
       .def_ro("evaluates", &StepHooks::evaluates)
-      .def_rw("forward_hooks", &StepHooks::forward_hooks, nb::arg().none())
-      .def_rw("hook_id", &StepHooks::hook_id, nb::arg().none())
-      .def_rw("hook", &StepHooks::hook, nb::arg().none())
       .def_rw("on_step", &StepHooks::on_step, nb::arg().none())
+      .def("put_while_armed", &StepHooks::put_while_armed, nb::arg("names"), nb::arg("key"),
+           nb::arg("hook"), nb::arg("plain").none() = nb::none())
       .def("arm", &StepHooks::arm)
+      .def("remove", &StepHooks::remove)
       .def("before_forward", &StepHooks::before_forward)
+      .def("before_compiled", &StepHooks::before_compiled, nb::arg("callback").none())
       .def("before_step", &StepHooks::before_step)
       .def("after_step", &StepHooks::after_step);
   nb::class_<Receipts>(module, "Receipts")

@@ -1,15 +1,18 @@
 """Hooks into torch: the first forward of a module after a batch, and every optimizer step.
 
-The hook on modules is removed by its own first call, because a global hook slows every module's call down. The hooks
-act in the trainer's thread only.
+The hook on modules is removed by its own first call, because a global hook slows every module's call down, and when
+compiled code begins, because torch.compile would compile it too. The hooks act in the trainer's thread only.
 """
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import Any
 
-from .._watch import StepHooks
+from .._watch import Around, StepHooks
+from .faults import stop
+from .other_loaders import Finder
+
+COMPILER = "torch._dynamo.eval_frame"
 
 
 def evaluates(marks: StepHooks) -> bool:
@@ -25,20 +28,50 @@ class TorchHooks:
         from torch.nn.modules import module
         from torch.optim import optimizer
 
-        # torch warns of global hooks where a compiled module is called; this hook does not change what is compiled.
-        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
         self._marks = marks
         hook: Any = marks.before_forward
         handle = module.register_module_forward_pre_hook(hook)
         handle.remove()  # its number stays our own, also while the hook is taken out
-        marks.hook_id, marks.hook, marks.forward_hooks = handle.id, hook, module._global_forward_pre_hooks
+        marks.put_while_armed(module._global_forward_pre_hooks, handle.id, hook)
         self._steps = [optimizer.register_optimizer_step_pre_hook(marks.before_step),
                        optimizer.register_optimizer_step_post_hook(marks.after_step)]
+        self._replaced: list[tuple[Any, str, Any]] = []
+        self._enters_compiled = False
+        self._finder = Finder({COMPILER: self._follow_compiler})
+        if COMPILER in sys.modules:
+            self._follow_compiler(sys.modules[COMPILER])
+        else:
+            sys.meta_path.insert(0, self._finder)
+
+    def _follow_compiler(self, compiler: Any) -> None:
+        """Takes the hook on modules out where compiled code begins, as soon as something is compiled."""
+        self._replace(compiler.OptimizedModule, "__call__", self._marks.before_forward)
+        if compiler.always_optimize_code_objects.values:
+            self._compiles(compiler)
+        else:
+            self._replace(compiler.OptimizeContext, "__init__", lambda *_, **__: self._compiles(compiler))
+
+    def _replace(self, of_class: Any, method: str, before: Any) -> None:
+        plain = getattr(of_class, method)
+        self._replaced.append((of_class, method, plain))
+        setattr(of_class, method, Around(before, plain))
+
+    def _compiles(self, compiler: Any) -> None:
+        try:
+            if not self._enters_compiled:
+                self._enters_compiled = True
+                enter = compiler._maybe_set_eval_frame
+                self._marks.put_while_armed(vars(compiler), "_maybe_set_eval_frame",
+                                            Around(self._marks.before_compiled, enter), enter)
+        except Exception as error:
+            stop(error)
 
     def remove(self) -> None:
-        marks = self._marks
+        self._marks.remove()
+        self._marks.on_step = None
         for handle in self._steps:
             handle.remove()
-        if marks.forward_hooks is not None:
-            marks.forward_hooks.pop(marks.hook_id, None)
-        marks.forward_hooks = marks.hook = marks.on_step = None
+        for of_class, method, plain in self._replaced:
+            setattr(of_class, method, plain)
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
