@@ -492,6 +492,19 @@ def test_the_command_says_when_nothing_was_recorded(tmp_path):
 
 
 @pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="NOT TESTED: MILLRACE_PROGRAM names no program")
+@pytest.mark.parametrize("dashes", ((), ("--",)))
+def test_the_command_and_its_options_need_no_dashes_ahead(tmp_path, dashes):
+    words = [*dashes, sys.executable, "-c", "import sys; print(sys.argv[1:])", "--epochs", "3", "--", "--run"]
+    done = subprocess.run([sys.executable, "-m", "pymillrace", "watch", "--run", "a", *words], cwd=tmp_path,
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "['--epochs', '3', '--', '--run']\n"), done.stderr
+
+
+def test_help_has_no_marks_of_its_own_formats():
+    done = subprocess.run([sys.executable, "-m", "pymillrace", "watch", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "by 95% intervals" in " ".join(done.stdout.split()) and "%%" not in done.stdout
+
+
 def test_millrace_report_reads_the_run(tmp_path):
     log = tmp_path / "plants"
     plants = {"dataset": plants_of.Plant(log, "dataset", "blocked", 5)}

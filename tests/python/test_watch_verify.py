@@ -187,6 +187,52 @@ def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
     assert table.returncode == 0 and "num_workers=2" in table.stdout and "advice: try" in table.stdout
 
 
+WITH_MILLRACE = """
+import sys, time
+import torch
+import pymillrace as mr
+
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), 1e-6)
+loader = mr.Loader(mr.Folder(PHOTOS), [mr.Resize((8, 8))], batch=1)
+for _ in range(100):
+    for images, labels in loader:
+        model(images.mean().reshape(1)).sum().backward()
+        time.sleep(0.04)
+        optimizer.step()
+"""
+
+
+@timing
+def test_a_changed_script_runs_beside_the_first(tmp_path, monkeypatch, data):
+    monkeypatch.setattr(verify, "busy_s", lambda: None)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "changed.py").write_text(SCRIPT.replace('"blocked", 80', '"blocked", 20'))
+    words = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / "plants")]
+    record = verify.verify(words, tmp_path / "check", steps=14, blocks=1, other=str(tmp_path / "changed.py"))
+    assert [run["change"] for run in record["timed_runs"]] == [None, f"with {tmp_path}/changed.py", None]
+    outcome, = record["outcomes"]  # 120 ms per step, then 60
+    assert outcome["predicted"] is None and outcome["measured"] == pytest.approx(2, rel=0.25)
+    assert json.loads((tmp_path / "check/predictions.json").read_text())["with"]["change"] == outcome["change"]
+    both = verify.verify(words, tmp_path / "both", steps=14, blocks=1, given=["num_workers=2"],
+                         other=str(tmp_path / "changed.py"))
+    assert [one["change"] for one in both["outcomes"]] == ["num_workers=2", outcome["change"]]
+    (tmp_path / "millrace.py").write_text(WITH_MILLRACE.replace("PHOTOS", repr(str(data / "photos"))))
+    own = verify.verify(words, tmp_path / "own", steps=14, blocks=1, other=str(tmp_path / "millrace.py"))
+    assert own["outcomes"][0]["failed"] is None and own["outcomes"][0]["measured"] == pytest.approx(120 / 40, rel=0.3)
+
+
+@pytest.mark.parametrize("words, other, text", (
+    (["python", "train.py"], "nowhere.py", "there is no such file"), (["python", "-m", "train"], "train.py", "names a script")))
+def test_a_changed_script_needs_a_file_in_place_of_one(tmp_path, monkeypatch, words, other, text):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    with pytest.raises(mr.UsageError, match=text):
+        verify.verify(words, tmp_path / "check", steps=5, blocks=1, other=other)
+    assert not (tmp_path / "check").exists()
+
+
 @pytest.mark.parametrize("overrides, workers, prefetch", (({"num_workers": 0}, 0, None), ({"num_workers": 1}, 1, 3),
                                                           ({"prefetch_factor": 4}, 2, 4)))
 def test_arguments_that_torch_refuses_without_workers_are_left_out(monkeypatch, overrides, workers, prefetch):
@@ -318,7 +364,7 @@ WHAT_IF = {"settings": {"num_workers": 0, "prefetch_factor": None},
 def test_predictions_lie_on_the_disk_before_a_change_runs(tmp_path, monkeypatch):
     events = []
 
-    def run(self, overrides, warm_up=8):
+    def run(self, overrides, warm_up=8, other=False):
         self.started += 1
         events.append(overrides)
         self.latest.mkdir()
@@ -340,6 +386,7 @@ def test_predictions_lie_on_the_disk_before_a_change_runs(tmp_path, monkeypatch)
 
 def test_wrong_usage_is_named(tmp_path):
     for words, text in ((("nowhere",), "nowhere holds no summary.json"), ((), "give one run directory"),
+                        (("--with", "a.py", "nowhere"), "--with needs --verify"),
                         (("--verify",), "nothing to run"), (("--verify", "--steps", "1", "--", "x"), "at least 2")):
         done = what_if(*words, cwd=tmp_path)
         assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr

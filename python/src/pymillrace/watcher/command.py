@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Error
 from . import closing
@@ -26,30 +26,34 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="pymillrace")
     commands = parser.add_subparsers(dest="command", required=True)
     watch = commands.add_parser("watch", help="run a command and record its DataLoaders",
-                                usage="pymillrace watch [--run DIR] [--every TIME] [--quiet] [BUDGET ...] -- COMMAND "
+                                usage="pymillrace watch [--run DIR] [--every TIME] [--quiet] [BUDGET ...] [--] COMMAND "
                                       "[ARGUMENT ...]")
     watch.add_argument("--run", help="directory for the records (default: runs/watch-DATE-TIME)")
     watch.add_argument("--every", type=seconds_of, default=60.0, metavar="TIME",
                        help="time between two lines on stderr while the command runs, such as 30s or 5m (default: 60s)")
     watch.add_argument("--quiet", action="store_true", help="print no lines while the command runs")
-    budgets = watch.add_argument_group("budgets", "Judged after a command that ends with 0, by 95%% intervals, on the "
+    budgets = watch.add_argument_group("budgets", "Judged after a command that ends with 0, by 95% intervals, on the "
                                        "main loader and the worst rank: exit code 5 if one is exceeded, 6 if undecided")
     budgets.add_argument("--max-load", metavar="SHARE", help="of load + update, such as 10%%")
     budgets.add_argument("--max-wait", metavar="TIME", help="of load per step, such as 5ms; with --baseline also 110%%")
     budgets.add_argument("--min-images-per-s", metavar="RATE", help="such as 1500; with --baseline also 95%%")
     budgets.add_argument("--baseline", metavar="RUN",
                          help="a watched run; a percentage in --max-wait or --min-images-per-s is relative to it")
-    watch.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    watch.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     what_if = commands.add_parser(
         "what-if", help="predict a recorded loop's images/s under other settings",
-        usage="pymillrace what-if RUN\n       pymillrace what-if --verify [--run DIR] [--steps N] [--blocks N] [--change CHANGE] "
-              "-- COMMAND [ARGUMENT ...]")
+        usage="pymillrace what-if RUN [--show-code]\n       pymillrace what-if --verify [--run DIR] [--steps N] [--blocks N] "
+              "[--change CHANGE] [--with SCRIPT] [--] COMMAND [ARGUMENT ...]")
+    what_if.add_argument("--show-code", action="store_true",
+                         help="print the code that replaces the loader by millrace's, and nothing else")
     what_if.add_argument("--verify", action="store_true", help="predict, then run the command with each change")
     what_if.add_argument("--run", help="directory for the records (default: runs/what-if-DATE-TIME)")
     what_if.add_argument("--steps", type=int, default=100, help="steps of each run (default: 100)")
     what_if.add_argument("--blocks", type=int, default=3, help="blocks; each runs every change once (default: 3)")
     what_if.add_argument("--change", action="append", help="run only this change, e.g. num_workers=2; may be repeated")
-    what_if.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    what_if.add_argument("--with", dest="other", metavar="SCRIPT",
+                         help="run a changed script beside that of the command; without --change nothing else")
+    what_if.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     differences = commands.add_parser("compare", help="the differences of two recorded runs, with intervals")
     differences.add_argument("before", type=Path, metavar="RUN")
     differences.add_argument("after", type=Path, metavar="RUN")
@@ -57,9 +61,12 @@ def main(arguments: list[str]) -> int:
     form.add_argument("--json", action="store_true", help="print one JSON document")
     form.add_argument("--markdown", action="store_true", help="print a table for a pull request")
     parsed = parser.parse_args(arguments)
+    words: list[str] = getattr(parsed, "words", [])
+    if words[:1] == ["--"]:
+        words = words[1:]
     now = time.strftime("%Y%m%d-%H%M%S")
     if parsed.command == "watch":
-        if not parsed.words:
+        if not words:
             watch.error("nothing to run; say for example: pymillrace watch -- python train.py")
         limits: list[Budget] = []
         baseline: Run | None = None
@@ -73,7 +80,7 @@ def main(arguments: list[str]) -> int:
             except Error as error:
                 print_lines([f"pymillrace: {error}"], sys.stderr)
                 return error.exit_code
-        return run(parsed.words, parsed.run or f"runs/watch-{now}", None if parsed.quiet else parsed.every, limits,
+        return run(words, parsed.run or f"runs/watch-{now}", None if parsed.quiet else parsed.every, limits,
                    baseline)
     try:
         if parsed.command == "compare":
@@ -86,19 +93,23 @@ def main(arguments: list[str]) -> int:
                 print_lines(compare.markdown(*runs) if parsed.markdown else compare.lines(*runs))
             return 0
         if parsed.verify:
-            if not parsed.words:
+            if not words:
                 what_if.error("nothing to run; say for example: pymillrace what-if --verify -- python train.py")
             if parsed.steps < 2 or parsed.blocks < 1:
                 what_if.error("--steps needs at least 2, --blocks at least 1")
             from . import verify
 
             folder = Path(parsed.run or f"runs/what-if-{now}")
-            record = verify.verify(parsed.words, folder, parsed.steps, parsed.blocks, parsed.change)
+            record = verify.verify(words, folder, parsed.steps, parsed.blocks, parsed.change, parsed.other)
             print_lines(verify.lines(record))
             return 1 if verify.failed(record) else 0
-        if len(parsed.words) != 1:
+        if words[1:] == ["--show-code"]:  # behind the run
+            words, parsed.show_code = words[:1], True
+        if len(words) != 1:
             what_if.error("give one run directory; or --verify -- COMMAND")
-        return show(Path(parsed.words[0]))
+        if parsed.other is not None:
+            what_if.error("--with needs --verify")
+        return show(Path(words[0]), parsed.show_code)
     except Error as error:
         print_lines([f"pymillrace: {error}"], sys.stderr)
         return error.exit_code
@@ -106,8 +117,8 @@ def main(arguments: list[str]) -> int:
         return 130
 
 
-def show(directory: Path) -> int:
-    """Prints the predictions of a recorded run."""
+def show(directory: Path, code: bool = False) -> int:
+    """Prints the predictions of a recorded run, or the code that replaces its loader."""
     from . import predict, recorded, replacement
 
     try:
@@ -125,9 +136,27 @@ def show(directory: Path) -> int:
             "torch DataLoader, or its batches were not recorded")
         return 2
     row = replacement.row(summary)
+    if code:
+        return show_code(directory, summary, row)
     if row["reason"] is None:
         record["rows"].append(row)
-    print_lines([*predict.lines(record), replacement.line(row), summary["advice"]])
+    print_lines([*predict.lines(record), replacement.line(row), replacement.advice(summary, row, str(directory))])
+    return 0
+
+
+def show_code(directory: Path, summary: dict[str, Any], row: dict[str, Any]) -> int:
+    """Prints the code that replaces a recorded loader by millrace's."""
+    from . import replacement, replacement_code
+
+    entry: dict[str, Any] = next((one for one in summary["loaders"] if one["name"] == summary["loader"]), {})
+    reason: str | None = row["reason"]
+    found: dict[str, Any] = entry.get("counterpart") or {"source": None, "no_source": None}
+    if reason is None and found["source"] is None:
+        reason = found["no_source"] or replacement.EARLIER
+    if reason is not None:
+        say(f"pymillrace: there is no code in place of the loader of {directory}: {reason}")
+        return 2
+    print_lines(replacement_code.code(summary["loader"], found, row["loader_workers"]))
     return 0
 
 

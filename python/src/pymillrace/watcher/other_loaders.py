@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Class, method and the loader's kind by module. tf.data's own iterators are left alone: TensorFlow takes them into
 # functions that it compiles, which need their class.
 METHODS = {
+    "pymillrace.loader": ("Loader", "__iter__", "mr.Loader"),
     "torchdata.nodes": ("Loader", "__iter__", "torchdata.Loader"),
     "spdl.pipeline": ("Pipeline", "get_iterator", "spdl.Pipeline"),
     "nvidia.dali.plugin.base_iterator": ("_DaliBaseIterator", "__iter__", "DALI's iterator"),

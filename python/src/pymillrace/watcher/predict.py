@@ -270,8 +270,13 @@ def best(record: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def proposal(change: Mapping[str, Any]) -> str:
     """Returns a change in words, with the rates that it is predicted to turn into each other."""
+    return f"try {change['change']}: {promise(change)}"
+
+
+def promise(change: Mapping[str, Any]) -> str:
+    """Returns the rates that a change is predicted to turn into each other."""
     now = change["images_per_s"] / change["ratio"]
-    return (f"try {change['change']}: {change['images_per_s']:,.0f} images/s predicted ({change['low'] * now:,.0f} to "
+    return (f"{change['images_per_s']:,.0f} images/s predicted ({change['low'] * now:,.0f} to "
             f"{change['high'] * now:,.0f}), {now:,.0f} now")
 
 

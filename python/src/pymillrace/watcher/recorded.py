@@ -113,8 +113,17 @@ def _counterpart(found: Field) -> dict[str, Any] | None:
         return None
     if found["reason"]:
         return {"reason": found["reason"].text()}
+    source = found["source"]
     return {"reason": None, "words": allowed_words(found["words"]),
-            "samples": [_local_path(one) for one in found["samples"].items(MOST_SAMPLES)]}
+            "samples": [_local_path(one) for one in found["samples"].items(MOST_SAMPLES)],
+            "no_source": found["no_source"].text() if found["no_source"] else None,
+            "source": _source(source) if source else None}
+
+
+def _source(found: Field) -> dict[str, Any]:
+    return {"folder": _local_path(found["folder"]), "images": found["images"].whole(0, MOST_STEPS),
+            "batch": found["batch"].whole(1, MOST_BATCH), "shuffle": found["shuffle"].flag(),
+            "drop_last": found["drop_last"].flag()}
 
 
 def _local_path(found: Field) -> str:

@@ -11,15 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from .._predict import DataLoaderInput, DataLoaderRatios, Demand, Doubts, replay, usual_pause
-from .._watch import ENOUGH
+from .._watch import ENOUGH, WORTHWHILE
 from ..errors import Error
 from .loader_cpu import measure_cpu
-from .predict import PREFETCH
+from .predict import PREFETCH, best, promise, proposal
 
 CHANGE = "replaced by millrace"
 AHEAD = 4  # loader.prefetch: batches made ahead in total
 HAND_S = 20e-6  # of next() per batch
 MOST_TRIED = 64  # numbers of workers
+OF_LOADER = ("advice: make the ", "advice: the loader keeps up")  # verdict.advice(), where no other setting helps
+EARLIER = "the run was recorded by an earlier version; record it again"
 
 
 def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], float] = measure_cpu) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], 
     entry: dict[str, Any] = next((one for one in summary["loaders"] if one["name"] == summary["loader"]), {})
     found = entry.get("counterpart")
     if found is None:
-        return _impossible("the run was recorded by an earlier version; record it again")
+        return _impossible(EARLIER)
     if found["reason"] is not None:
         return _impossible(found["reason"])
     missing = [path for path in found["samples"] if not os.path.exists(path)]
@@ -36,7 +38,7 @@ def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], 
                            f"for example {missing[0]}")
     settings = summary["what_if"]["settings"]
     if "hand" not in settings:
-        return _impossible("the run was recorded by an earlier version; record it again")
+        return _impossible(EARLIER)
     try:
         cpu = measure(found["words"], found["samples"], settings["batch"])
         return {**_predicted(summary["what_if"], cpu, _blocked_in_dataset(entry)), "files": len(found["samples"])}
@@ -93,3 +95,25 @@ def line(found: dict[str, Any]) -> str:
         return f"{CHANGE}: not predicted: {found['reason']}"
     return (f"{CHANGE}: with loader.workers={found['loader_workers']}; {1e3 * found['cpu_s_per_image']:.2f} ms of CPU per "
             f"image, measured on {found['files']} of its files")
+
+
+def advice(summary: dict[str, Any], found: dict[str, Any], run: str) -> str:
+    """Returns the advice of a recorded run, which is the replacement where its lower end is 5% above all others'.
+
+    Advice on threads and on other programs stays: no rate of this record holds before it is followed.
+    """
+    recorded: str = summary["advice"]
+    if found["reason"] is not None or found["low"] < WORTHWHILE:
+        return recorded
+    change = best({**summary["what_if"], "rows": [row for row in summary["what_if"]["rows"] if row is not found]})
+    if change is None and not recorded.startswith(OF_LOADER):
+        return recorded
+    otherwise = ""
+    if change is not None:
+        if ENOUGH * found["low"] <= change["low"] or not recorded.startswith(f"advice: {proposal(change)}"):
+            return recorded
+        otherwise = f"; without it {proposal(change)}"
+    entry = next(one for one in summary["loaders"] if one["name"] == summary["loader"])
+    how = f"its code: pymillrace what-if {run} --show-code" if entry["counterpart"]["source"] else (
+        f"no code can be shown: {entry['counterpart']['no_source'] or EARLIER}")
+    return f"advice: replace the loader by millrace's: {promise(found)}; {how}{otherwise}"

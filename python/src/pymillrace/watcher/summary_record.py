@@ -37,10 +37,20 @@ class TransformRow(TypedDict):
     cpu_s_per_sample: Annotated[float | None, About("its CPU time", "s")]
 
 
+class Source(TypedDict):
+    folder: Annotated[str, About("that torchvision's ImageFolder reads")]
+    images: Annotated[int, About("in it")]
+    batch: Annotated[int, About("of the DataLoader", "images")]
+    shuffle: Annotated[bool, About("whether an epoch is shuffled; otherwise it is in order")]
+    drop_last: Annotated[bool, About("whether a last batch with fewer images is left out")]
+
+
 class Counterpart(TypedDict):
     words: Annotated[list[str], About("the transforms, as overrides of a recipe")]
     samples: Annotated[list[str], About("up to 64 paths of files")]
     reason: Annotated[str | None, About("why there is no counterpart; null where there is one")]
+    source: Annotated[Source | None, About("what `--show-code` needs besides")]
+    no_source: Annotated[str | None, About("why there is no code to show; null where there is")]
 
 
 class Batches(TypedDict):

@@ -13,6 +13,7 @@ from .predict import best, proposal
 from .threads import IN_LOAD
 from .threads import rows as thread_rows
 
+OWN = "mr.Loader"  # kind of millrace's own loader
 SHARE_TO_TELL = 0.05  # of load + update: with as large a difference, the sentence says what was left out
 LOAD_THAT_BINDS_AHEAD = 0.9  # another thread takes batches ahead: the loop waits if that thread never waits for it
 
@@ -76,7 +77,7 @@ def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
     steady = loop.breakdown.steady
     load, update = 1e-9 * sum(steady), loop.steps * loop.mean_update_s
     share = load / (load + update) if load + update > 0 else 0.0
-    tail = "" if loop.sees_inside else f"; pymillrace cannot see inside {loop.kind}"
+    tail = "" if loop.sees_inside or loop.kind == OWN else f"; pymillrace cannot see inside {loop.kind}"
     if share - load / (load + loop.update_s or 1.0) >= SHARE_TO_TELL:
         tail = f"; its first {loop.first_steps} updates, which took {loop.first_update_s:.2g} s, are left out{tail}"
     if needed is not None:
@@ -117,6 +118,9 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     change, facts = None if predicted is None else best(predicted), loop.threads
     if not loop.sees_inside:
         gain = "a faster loader would not help" if verdict.bound == "device" else "try a faster loader"
+        if loop.kind == OWN:
+            how = "" if verdict.bound == "device" else ": more loader.workers, or cheaper ops"
+            return f"advice: {gain}{how}; loader.profile() tells what each op takes"
         return f"advice: {gain}; pymillrace cannot see inside {loop.kind}, it recorded load and update only"
     if facts.cores_are_taken and (verdict.kind == "cores" or _has_fewer_workers(change, loop)):
         return (f"advice: other programs use {100 * (facts.taken or 0):.0f}% of the {_cores(cores)} that this one may "

@@ -163,16 +163,20 @@ def _children_s() -> float:
 class Script:
     """The command that is run again and again, each time for a number of steps."""
 
-    def __init__(self, words: list[str], folder: Path, steps: int) -> None:
+    def __init__(self, words: list[str], folder: Path, steps: int, other: str | None = None) -> None:
+        """`other`: a script that may run in place of the one that the words name."""
         self.words, self.folder, self.steps, self.started = words, folder, steps, 0
+        self.with_other = words if other is None else _with(words, other)
 
     @property
     def latest(self) -> Path:
         return self.folder / f"{self.started:03}"
 
-    def run(self, overrides: dict[str, int], warm_up: int = WARM_UP) -> tuple[dict[str, Any], float | None]:
-        """Runs it once. Returns its summary and the share of the cores' CPU time that others took."""
+    def run(self, overrides: dict[str, int], warm_up: int = WARM_UP,
+            other: bool = False) -> tuple[dict[str, Any], float | None]:
+        """Runs it once, or the other script. Returns its summary and the share of the cores' CPU time that others took."""
         self.started += 1
+        words = self.with_other if other else self.words
         run, log = self.latest, self.folder / f"{self.started:03}.log"
         plan = {"steps": warm_up + self.steps + 1, "overrides": overrides}
         environment = {**watched_environment(run), PLAN: json.dumps(plan)}
@@ -181,32 +185,43 @@ class Script:
         busy, own, begin = busy_s(), _children_s(), time.monotonic()
         with open(log, "w", encoding="utf-8") as file:
             try:
-                code, ended_by = child.run(self.words, environment, file)
+                code, ended_by = child.run(words, environment, file)
             except OSError as error:
-                raise WatchError(f"cannot run {self.words[0]}: {error.strerror}", "name a program after --") from error
+                raise WatchError(f"cannot run {words[0]}: {error.strerror}", "name a program after --") from error
         wall, end = time.monotonic() - begin, busy_s()
         if ended_by is not None:
             raise Interrupted(ended_by, f"the messages of the run that it ended are in {log}")
         if code != 0:
-            raise WatchError(f"{' '.join(self.words)} ended with exit code {code}", f"its messages are in {log}")
+            raise WatchError(f"{' '.join(words)} ended with exit code {code}", f"its messages are in {log}")
         try:
             found = read_summary(run / "summary.json")
             if found["what_if"]:
                 predictions(found["what_if"])
         except (OSError, DataError) as error:
-            raise WatchError(f"{' '.join(self.words)} left no record: no process of it iterated over a torch DataLoader",
+            raise WatchError(f"{' '.join(words)} left no record: no process of it iterated over a torch DataLoader",
                              f"its messages are in {log}") from error
         summary: dict[str, Any] = found.value
         if not is_complete(summary):
-            raise WatchError(f"{' '.join(self.words)}, or its recording, was cut off", f"its messages are in {log}")
-        if summary.get("what_if") is None:
+            raise WatchError(f"{' '.join(words)}, or its recording, was cut off", f"its messages are in {log}")
+        if summary.get("what_if") is None and not other:
             raise WatchError("the records do not suffice for predictions: fewer than two steps, or records are missing",
                              f"see {run / 'summary.json'}")
-        check_reached(summary["what_if"]["settings"], overrides)
+        if not other:
+            check_reached(summary["what_if"]["settings"], overrides)
         if busy is None or end is None:
             return summary, None
         others = (end - busy - (_children_s() - own)) / (wall * len(os.sched_getaffinity(0)))
         return summary, min(1.0, max(0.0, others))
+
+
+def _with(words: list[str], other: str) -> list[str]:
+    """Returns a command's words with another script."""
+    if not Path(other).is_file():
+        raise UsageError(f"--with {other}: there is no such file", "name a script")
+    at = next((i for i, word in enumerate(words) if word.endswith(".py") and Path(word).is_file()), None)
+    if at is None:
+        raise UsageError("--with needs a command that names a script", "say for example: -- python train.py")
+    return [*words[:at], other, *words[at + 1:]]
 
 
 def check_reached(settings: dict[str, Any], overrides: dict[str, int]) -> None:
@@ -226,16 +241,20 @@ def write_durably(path: Path, value: Any) -> None:
         os.fsync(file.fileno())
 
 
-def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[str] | None = None) -> dict[str, Any]:
+def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[str] | None = None,
+           other: str | None = None) -> dict[str, Any]:
     """Predicts the changes of a script's DataLoader, then runs all or the `given` ones.
+
+    `other`: a changed script, which is run as a change; others are then run if `given`. It has the prediction of
+    millrace's loader if it imports pymillrace.
 
     Returns what verification.json holds. Raises Interrupted after a signal that asks for the end, once the script has
     ended and the results so far are written.
     """
+    script = Script(words, folder, steps, other)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise WatchError(f"{folder} is not empty", "choose another directory: --run DIR")
-    script = Script(words, folder, steps)
     summary, _ = script.run({})
     what_if = summary["what_if"]
     rows = [row for row in what_if["rows"] if row["overrides"] and not row["loading_only"] and "saved_s_per_epoch" not in row]
@@ -244,16 +263,19 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
         unknown = [name for name in given if name not in known]
         if unknown:
             raise UsageError(f"--change {unknown[0]} is not predicted for this script", f"known: {', '.join(known)}")
-        rows = [row for row in rows if row["change"] in given]
+    if given or other is not None:
+        rows = [row for row in rows if row["change"] in (given or [])]
+    if other is not None:
+        rows.append({**replaced(summary, other), "change": f"with {other}", "overrides": {}})
     warm_ups = {name: warm_up_of(what_if["settings"], overrides)
                 for name, overrides in (("baseline", {}), *((row["change"], row["overrides"]) for row in rows))}
     write_durably(folder / "predictions.json", {"warm_up": warm_ups, "command": words, "steps": steps, "blocks": blocks,
-                                                "what_if": what_if})
+                                                "what_if": what_if, "with": rows[-1] if other is not None else None})
 
     def run(change: int | None) -> TimedRun:
         name, overrides = ("baseline", {}) if change is None else (rows[change]["change"], rows[change]["overrides"])
         try:
-            _, others = script.run(overrides, warm_ups[name])
+            _, others = script.run(overrides, warm_ups[name], change is not None and not overrides)
             steps = counted_steps(script.latest, warm_ups[name], script.steps)
             if not steps:
                 raise WatchError(f"the script ended within the {WARM_UP} steps of warm-up",
@@ -271,6 +293,16 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
     if result.interrupted is not None:
         raise result.interrupted
     return record
+
+
+def replaced(summary: dict[str, Any], script: str) -> dict[str, Any]:
+    """Returns the prediction for a script that may use millrace's loader: without figures if it does not name it."""
+    from . import replacement
+
+    found: dict[str, Any] = {"reason": "it does not import pymillrace"}
+    if "pymillrace" in Path(script).read_text(encoding="utf-8", errors="replace"):
+        found = replacement.row(summary)
+    return {"ratio": None, "low": None, "high": None} if found["reason"] is not None else found
 
 
 def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[str, Any]:

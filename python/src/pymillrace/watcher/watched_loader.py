@@ -234,7 +234,7 @@ class WatchedLoader:
             self.samples = None
         self.length = self.samples // self.batch if self.samples and self.batch else None
         if self.counterpart is None:
-            self.counterpart = counterpart_of(loader.dataset)
+            self.counterpart = counterpart_of(loader)
         transforms = TransformTimer(loader.dataset).names
         if transforms != self.transforms or self.recorder.first:
             self.transforms, self.parts = transforms, len(transforms)

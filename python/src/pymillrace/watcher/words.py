@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Any
 
 from .fields import Field
 
@@ -61,40 +62,46 @@ class _Reader:
         if self._at != len(self._text):
             self.require("the end")
 
-    def op(self, depth: int = 0) -> None:
-        name = self.match(_NAME)
+    def op(self, depth: int = 0) -> tuple[str, dict[str, Any]]:
+        """Returns the name and the values: strings as they are written, lists of these, or ops."""
+        name, values = self.match(_NAME), dict[str, Any]()
         if name not in _built_in_ops():
             raise _Refused("one of the built-in augmentations")
         if depth > MOST_NESTED:
             raise _Refused(f"nested at most {MOST_NESTED} times")
         if not self.take("{") or self.take("}"):
-            return
+            return name, values
         while True:
             key = self.match(_NAME)
             self.require("=")
-            self.ops(depth + 1) if key == "ops" else self.value()
+            values[key or ""] = self.ops(depth + 1) if key == "ops" else self.value()
             if self.take("}"):
-                return
+                return name, values
             self.require(",")
 
-    def ops(self, depth: int) -> None:
-        self.op(depth)
+    def ops(self, depth: int) -> list[tuple[str, dict[str, Any]]]:
+        found = [self.op(depth)]
         while self.take(";"):
             self.match(_BLANKS)
-            self.op(depth)
+            found.append(self.op(depth))
+        return found
 
-    def value(self) -> None:
+    def value(self) -> str | list[str]:
         if not self.take("["):
-            if self.match(_NUMBER) is None and self.match(_NAME) is None:
+            found = self.match(_NUMBER) or self.match(_NAME)
+            if found is None:
                 self.require("a value")
-            return
+            return found or ""
+        numbers = list[str]()
         if self.take("]"):
-            return
+            return numbers
         while True:
-            if self.match(_NUMBER) is None:
+            number = self.match(_NUMBER)
+            if number is None:
                 self.require("a number")
+            numbers.append(number or "")
             if self.take("]"):
-                return
+                return numbers
             self.require(",")
 
 
@@ -103,16 +110,18 @@ def allowed_words(words: Field) -> list[str]:
     found = words.items(MOST_WORDS)
     for one in found:
         try:
-            _check(one.text())
+            parse(one.text())
         except _Refused as error:
             raise one.refuse(str(error)) from None
     return [one.text() for one in found]
 
 
-def _check(word: str) -> None:
+def parse(word: str) -> tuple[str, Any]:
+    """Returns what stands before the first "=" or "+=", and the op or the value behind it. Raises _Refused."""
     begin = next((one for one in (_AUGMENT, *_NORMALISATION) if word.startswith(one)), None)
     if begin is None:
         raise _Refused("an augmentation, output.mean or output.std")
     reader = _Reader(word, len(begin))
-    reader.op() if begin == _AUGMENT else reader.value()
+    found = reader.op() if begin == _AUGMENT else reader.value()
     reader.end()
+    return begin.rstrip("+="), found
