@@ -229,6 +229,18 @@ def test_a_summary_is_shown_in_notebooks_and_is_escaped(tmp_path):
         mr.summary(tmp_path / "none")
 
 
+def test_a_summary_has_the_memory_of_the_run(tmp_path):
+    memory = {"samples": 3, "cpu_s": 0.1, "trainer": 3 << 29, "workers": 2 << 30, "used": 12 << 30, "total": 16 << 30,
+              "growth_in_epoch": None, "growth_per_epoch": None, "warning": "<b>full</b> soon"}
+    recorded(tmp_path / "run", True, memory=memory)
+    shown = mr.summary(tmp_path / "run")
+    line = "memory at the last sample: trainer 1.5 GiB, workers 2.0 GiB; 4.0 GiB of 16.0 GiB are free"
+    assert f"{line} <b>full</b> soon" in " ".join(shown.split())
+    assert "&lt;b&gt;full&lt;/b&gt; soon" in shown._repr_html_()
+    recorded(tmp_path / "none", True, memory=None)
+    assert "memory" not in mr.summary(tmp_path / "none")
+
+
 def test_a_summary_needs_no_recorder(tmp_path):
     recorded(tmp_path / "run", True)
     code = ("import sys, pymillrace as mr; mr.summary('run')\n"

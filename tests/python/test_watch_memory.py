@@ -14,7 +14,7 @@ import pymillrace as mr
 from conftest import timing
 from pymillrace.watcher import cgroup, memory, proc, watchdog
 from pymillrace.watcher.memory import Loop, Memory, Sample, trend
-from pymillrace.watcher.room import Room
+from pymillrace.watcher.room import Room, bytes_text
 from pymillrace.watcher.session import Session
 
 MB = 1 << 20
@@ -93,8 +93,12 @@ def test_a_worker_that_keeps_samples_is_measured_and_told_of_before_memory_is_fu
     assert "; 700 MiB of 1000 MiB are used; at this rate it is full in about " in line
     assert 5 <= int(line.split()[-2]) <= 10 and line.endswith(" epochs"), line
     assert found["warning"] == line and summary["verdict"].endswith(f"; {line}")
+    shown = " ".join(mr.summary(tmp_path / "run").split())
+    assert (f" memory at the last sample: trainer {bytes_text(found['trainer'])}, "
+            f"workers {bytes_text(found['workers'])}; 300 MiB of 1000 MiB are free {line}") in shown
     with open(tmp_path / "run/memory.csv") as file:
         rows = list(csv.DictReader(file))
+    assert int(rows[-1]["trainer_bytes"]) == found["trainer"] and int(rows[-1]["workers_bytes"]) == found["workers"]
     assert len(rows) == found["samples"] and {row["workers"] for row in rows} == {"2"}
     assert [int(row["step"]) for row in rows] == sorted(int(row["step"]) for row in rows)
     assert all(int(row["free_memory_bytes"]) == 300 * MB and int(row["trainer_bytes"]) > MB for row in rows)

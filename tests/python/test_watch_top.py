@@ -16,18 +16,33 @@ import pytest
 
 from pymillrace.watcher import history, page, top, watched_run, worker_activity
 from pymillrace.watcher.history import History, Point
+from pymillrace.watcher.memory import Loop, Memory, Sample
+from pymillrace.watcher.room import Room
 from pymillrace.watcher.run_directory import HEADER
 from watch_records import ESCAPES, NOW, VERDICT, Lock, recorded, replay_of, rows_of, summary_of
 
 PAGES = Path(__file__).parent / "pages"  # written anew where MILLRACE_WRITE_PAGES is set
 TOP = [sys.executable, "-m", "pymillrace", "top"]
 
+
+def memory_of(growth):
+    """The recorder's record of memory after seven epochs, in each of which the workers grow by so many bytes."""
+    memory = Memory(lambda: None)
+    for epoch in range(1, 8):
+        workers = (1 << 30) + epoch * growth
+        loop = Loop("loader", epoch, 300 * epoch, 300 * (epoch - 1), 300, [[1]], None, writes_lines=False)
+        memory._add(loop, Sample(epoch, 300 * epoch, 3 << 29, workers, Room((10 << 30) + workers, 16 << 30)))
+    return memory.facts
+
+
 def running(run):
-    return Lock(recorded(run, False, replay=replay_of(), memory={"trainer_rss_bytes": 3 << 29}))
+    """Its memory grows, and its verdict says so, as the recorder's does."""
+    memory = memory_of(300 << 20)
+    return Lock(recorded(run, False, replay=replay_of(), memory=memory, verdict=f"{VERDICT}; {memory['warning']}"))
 
 
 def ended(run):
-    recorded(run, True)
+    recorded(run, True, memory=memory_of(0))
 
 
 def killed(run):
@@ -44,7 +59,7 @@ def ranks(run):
 
 def hostile(run):
     recorded(run, True, loader=ESCAPES, error=ESCAPES, verdict="x" * 4000, advice=ESCAPES * 9, bound=ESCAPES,
-             world_size=2, memory={f"{ESCAPES}_bytes": 1 << 59, "no_bytes": -1, "text_bytes": "x"},
+             world_size=2, memory={"trainer": 1 << 60, "workers": 0, "used": 1 << 60, "total": 1, "warning": ESCAPES},
              worker_activity=[ESCAPES, "9" * 40])
     (run / "steps.csv").unlink()
     os.mkfifo(run / "steps.csv")
@@ -69,6 +84,25 @@ def test_a_page_fits_its_terminal(tmp_path, monkeypatch, capsys, scene, width):
     assert said.out == file.read_text() and said.err == ""
     assert all(one == "\n" or one.isprintable() for one in said.out)
     assert max(map(len, said.out.splitlines())) <= width
+
+
+def test_the_record_of_memory_has_the_keys_that_the_recorder_declares():
+    from pymillrace.watcher.summary_record import MemoryRecord
+
+    assert set(memory_of(0)) == MemoryRecord.__required_keys__ and memory_of(0)["warning"] is None
+    assert "at this rate it is full in about " in memory_of(300 << 20)["warning"]
+
+
+@pytest.mark.parametrize("width", (page.LEAST_COLUMNS, 80, 120))
+def test_a_page_says_once_and_in_whole_when_memory_is_full(tmp_path, width):
+    warning = ("memory grows by 310 MiB per 1,000 steps, mostly in the training process; 1012 MiB of 1023 MiB are "
+               "used; at this rate it is full in about 12,345 steps, before the epoch ends")
+    memory = {**memory_of(0), "warning": warning}
+    recorded(tmp_path / "run", False, replay=None, memory=memory, verdict=f"{VERDICT}; {warning}")
+    state = watched_run.WatchedRun(tmp_path / "run").look()
+    text = " ".join(line.text for line in page.lines(state, width))
+    assert text.count(warning) == 1 and f"{VERDICT} memory at the last sample: trainer 1.5 GiB" in text
+    assert ", workers 1.0 GiB; 5.0 GiB of 16.0 GiB are free" in text
 
 
 def test_a_narrower_terminal_gets_the_narrowest_page(tmp_path):
@@ -169,7 +203,9 @@ def test_a_history_keeps_its_sums_in_bounded_memory():
 @pytest.mark.parametrize("change", (
     {"steps": -1}, {"steps": "x"}, {"epochs": None}, {"load_s": float("nan")}, {"verdict": 3}, {"worker_activity": 7},
     {"worker_activity": ["9" * 41]}, {"worker_activity": ["9"] * 65}, {"world_size": 10**9}, {"wall_s": 1e300},
-    {"advice": "x" * 5000}), ids=str)
+    {"advice": "x" * 5000}, {"memory": 7}, {"memory": {"trainer_rss_bytes": 3 << 29}},
+    {"memory": {**memory_of(0), "total": 1 << 61}}, {"memory": {**memory_of(0), "workers": 0.5}},
+    {"memory": {**memory_of(0), "warning": 3}}), ids=str)
 def test_a_value_that_does_not_fit_is_one_line(tmp_path, capsys, change):
     recorded(tmp_path / "run", True, **change)
     assert top.main([str(tmp_path / "run")]) == 3

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from .durations import text_of
 from .history import Point
-from .watched_run import Epoch, State, Summary
+from .room import bytes_text
+from .watched_run import Epoch, Memory, State, Summary
 from .worker_activity import BUSY, CELL_NS, CELLS
 
 LEAST_COLUMNS = 40
@@ -16,7 +17,7 @@ LABEL, NUMBER = 10, 7  # columns of a chart's label, and of a number behind it
 NOW_S = 10.0  # of recorded time that counts as now
 QUIET_S = 5.0  # without a new row after which the page says so
 MOST_WORKERS = 16  # that have a line
-MOST_LINES = 4  # of one text
+MOST_LINES = 6  # of one text
 STYLES = {"title": "1", "load": "33", "update": "32", "notice": "31", "faint": "2"}  # SGR parameters
 
 
@@ -69,7 +70,8 @@ def lines(state: State, width: int, levels: str = LEVELS) -> list[Line]:
         if summary.activity:
             page += [Line(""), *_workers(summary, width, levels)]
         page += [Line("")] * bool(summary.verdict) + _wrapped(summary.verdict, width) + _wrapped(summary.advice, width)
-        page += _wrapped("; ".join(f"{name} {value / 2**30:.1f} GiB" for name, value in summary.memory), width)
+        if summary.memory is not None:
+            page += _memory(summary.memory, summary.ended, width)
         if summary.ranks:
             page += [Line(""), *_ranks(summary)]
     for fault in state.faults:
@@ -152,6 +154,14 @@ def _workers(summary: Summary, width: int, levels: str) -> list[Line]:
 def _mean(cells: Sequence[float | None]) -> float | None:
     known = [one for one in cells if one is not None]
     return sum(known) / len(known) if known else None
+
+
+def _memory(memory: Memory, ended: bool, width: int) -> list[Line]:
+    """Returns what uses memory and what is free, and when it will be full if the run has said so."""
+    text = (f"memory{' at the last sample' * ended}: trainer {bytes_text(memory.trainer)}, "
+            f"workers {bytes_text(memory.workers)}; {bytes_text(max(0, memory.room.free))} of "
+            f"{bytes_text(memory.room.total)} are free")
+    return _wrapped(text, width) + _wrapped(memory.warning, width, "notice")
 
 
 def _ranks(summary: Summary) -> list[Line]:

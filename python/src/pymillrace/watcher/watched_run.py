@@ -11,7 +11,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._predict import DataLoaderInput
 from ..errors import DataError, UsageError
@@ -21,6 +21,7 @@ from .history import History, Point
 from .printable import printable
 from .recorded import MOST_BATCH, MOST_LOADERS, read_summary
 from .records import NotARecord, open_record
+from .room import Room
 from .run_directory import HEADER, LOCK, file_name, is_complete
 from .tail import Tail
 from .worker_activity import CELLS, MOST_WORKERS
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .summary_record import RankRow
 
 MOST_RANKS = 64  # that are shown
-MOST_FIGURES = 16  # of memory
 MOST_BYTES = 1 << 60
 MOST_REPLAYED = 1024  # batches outstanding in a replay
 MOST_IMAGES = 1 << 40  # per step
@@ -47,6 +47,14 @@ class Epoch:
     is_estimate: bool  # of the length: no epoch has ended yet
 
 
+class Memory(NamedTuple):
+    """Memory at the latest sample before a summary."""
+    trainer: int  # bytes
+    workers: int  # bytes of all workers
+    room: Room
+    warning: str  # when it will be full; may be empty
+
+
 @dataclass
 class Summary:
     """The part of a summary that is shown. Texts are printable."""
@@ -59,10 +67,10 @@ class Summary:
     steps: int
     epochs: int
     total: Point  # of the whole run
-    verdict: str
+    verdict: str  # without the warning of memory
     advice: str
     activity: list[str]  # of worker_activity
-    memory: list[tuple[str, float]]  # names and bytes
+    memory: Memory | None  # None: no sample
     ranks: list[RankRow]  # of ranks.row_of()
     straggler: int | None  # its rank
 
@@ -88,7 +96,6 @@ class WatchedRun:
                                     for name in (("steps", "csv"), ("metrics", "jsonl")))
         self._history = History()
         self._latest = 0, 0  # epoch and number of the latest step
-        self._epoch_end = 0  # number of the last step of the latest epoch that has ended
         self._epoch_end = 0  # number of the last step of the latest epoch that has ended
         self._length: int | None = None  # steps of the latest epoch that was gone through
         self._summaries: dict[int, tuple[tuple[int, ...], Field]] = {}  # by rank: what tells versions apart, contents
@@ -185,7 +192,7 @@ class WatchedRun:
 
     def _shown(self, summary: Field, runs: bool) -> Summary:
         complete = is_complete(summary.value)
-        rows = self._ranks(summary)
+        rows, memory = self._ranks(summary), _memory(summary["memory"])
         straggler = ranks.straggler(rows)
         return Summary(
             loader=printable(summary["loader"].text()), state=_state(summary, runs), ended=complete or not runs,
@@ -195,8 +202,8 @@ class WatchedRun:
             total=Point(summary["load_s"].number(0, MOST_SECONDS), summary["update_s"].number(0, MOST_SECONDS),
                         summary["other_s"].number(0, MOST_SECONDS), summary["steps"].whole(0, MOST_STEPS),
                         summary["images"].whole(0, MOST_STEPS)),
-            verdict=printable(summary["verdict"].text()), advice=self._advice_of(summary, complete),
-            activity=_activity(summary["worker_activity"]), memory=_memory(summary.value), ranks=rows,
+            verdict=_verdict(summary, memory), advice=self._advice_of(summary, complete),
+            activity=_activity(summary["worker_activity"]), memory=memory, ranks=rows,
             straggler=None if straggler is None else straggler["rank"])
 
     def _advice_of(self, summary: Field, complete: bool) -> str:
@@ -258,9 +265,15 @@ def _activity(found: Field) -> list[str]:
     return [text for text in texts if re.fullmatch(r"[0-9-]+", text, re.ASCII)]
 
 
-def _memory(summary: dict[str, Any]) -> list[tuple[str, float]]:
-    """Returns what a summary says in bytes, at its top or below `memory`."""
-    below = summary.get("memory")
-    found = {**summary, **(below if isinstance(below, dict) else {})}
-    return [(printable(name[:-len("_bytes")].replace("_", " "))[:40], float(value)) for name, value in found.items()
-            if name.endswith("_bytes") and type(value) in (int, float) and 0 <= value <= MOST_BYTES][:MOST_FIGURES]
+def _memory(found: Field) -> Memory | None:
+    """Returns the record of memory; None without samples, and of records before it was kept."""
+    if not found:
+        return None
+    trainer, workers, used, total = (found[key].whole(0, MOST_BYTES) for key in ("trainer", "workers", "used", "total"))
+    return Memory(trainer, workers, Room(used, total), printable(found["warning"].text()) if found["warning"] else "")
+
+
+def _verdict(summary: Field, memory: Memory | None) -> str:
+    """Returns the verdict without the warning of memory that it ends with."""
+    verdict = printable(summary["verdict"].text())
+    return verdict if memory is None or not memory.warning else verdict.removesuffix(f"; {memory.warning}")
