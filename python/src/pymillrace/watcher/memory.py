@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HEADER = "time_s,epoch,step,workers,trainer_bytes,workers_bytes,free_memory_bytes,free_shared_memory_bytes\n"
 INTERVAL_S = 1.0  # at least, between two samples
-COST = 1000  # at most one part in so many of the time is CPU time of samples
+COST = 1500  # at most one part in so many of the time is CPU time of samples: with threads.COST at most 1/1000
 NS_PER_PAGE = 200.0  # expected CPU time of the first sample: 40 to 110 ns were measured
 MARGIN = 1.5  # times the CPU time of a sample is expected of the next one
 FOURTH = 2  # samples that a fourth of an epoch's needs
@@ -202,8 +202,8 @@ class Memory:
 
     def _conclude(self, loop: Loop, sample: Sample) -> MemoryRecord:
         peaks, length = trend(self._peaks, 1), loop.length
-        return {"samples": self._count, "cpu_s": self._spent, "trainer": sample.trainer, "workers": sample.workers, "used": sample.room.used,
-                "total": sample.room.total, "growth_in_epoch": self._grown,
+        return {"samples": self._count, "cpu_s": self._spent, "trainer": sample.trainer, "workers": sample.workers,
+                "used": sample.room.used, "total": sample.room.total, "growth_in_epoch": self._grown,
                 "growth_per_epoch": None if peaks is None or length is None else peaks.rate * length,
                 "warning": self.warning}
 
