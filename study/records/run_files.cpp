@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -143,6 +144,38 @@ bool read_row(std::string_view line, const std::vector<int>& columns, StepSum& s
 }
 
 }  // namespace
+
+void read_numbers(const fs::path& file, const std::vector<std::string_view>& columns,
+                  const std::function<void(const std::vector<double>&)>& visit) {
+  std::ifstream in = base::open_record(file);
+  std::vector<std::size_t> places;
+  std::size_t width = 0;
+  std::vector<double> row(columns.size());
+  std::uint64_t number = 0;
+  for (std::string line; in.is_open() && base::read_line(in, line, file) && !in.eof();) {
+    ++number;
+    const auto cells = cells_of(line);
+    const auto damaged = [&](const char* what) {
+      return DataError(fmt::format("{}:{} is damaged: {}", file.string(), number, what),
+                       "remove that line to get a report without it");
+    };
+    if (number == 1) {
+      width = cells.size();
+      for (const std::string_view name : columns) {
+        const auto found = std::find(cells.begin(), cells.end(), name);
+        if (found == cells.end()) throw damaged("not the header of this table");
+        places.push_back(static_cast<std::size_t>(found - cells.begin()));
+      }
+      continue;
+    }
+    if (cells.size() != width) throw damaged("not a row of this table");
+    for (std::size_t i = 0; i < places.size(); ++i)
+      if (!read_number(cells[places[i]], row[i]) || !std::isfinite(row[i]) ||
+          std::abs(row[i]) > 1e18)
+        throw damaged("not a row of this table");
+    visit(row);
+  }
+}
 
 void StepSum::add(const StepSum& next) {
   if (steps == 0) first = next.first;

@@ -38,6 +38,12 @@ double number_at(const nlohmann::ordered_json& json, std::initializer_list<const
 /// Returns the string at a path of keys, or a number or boolean as text; empty if there is none.
 std::string text_at(const nlohmann::ordered_json& json, std::initializer_list<const char*> keys);
 
+/// Reads a table of numbers, such as memory.csv, and calls `visit` with the values of `columns` in
+/// each row, in order. Visits nothing if there is no such file, and leaves an incomplete last row
+/// out. Throws DataError if the header lacks a column, or with the line of a malformed row.
+void read_numbers(const std::filesystem::path& file, const std::vector<std::string_view>& columns,
+                  const std::function<void(const std::vector<double>&)>& visit);
+
 // Reads steps.csv and reduces it to some hundreds of points: neighbouring steps are added up, none
 // is left out.
 

@@ -60,6 +60,13 @@ void add_ranks(const std::vector<RankSteps>& ranks, const Summary& summary, Repo
 void add_model(const std::filesystem::path& run, const Summary& summary, const JsonLines& epochs,
                const StepTable& steps, Report& report);
 
+// The memory of a watched loop.
+
+/// Returns the sizes of the trainer and its workers over time, from the run's memory.csv: the
+/// highest of neighbouring samples where there are many. Returns nothing without samples. Throws
+/// DataError if the file is damaged.
+std::vector<Figure> memory_figure(const std::filesystem::path& run);
+
 // Report on a run directory: shows what is there, and notes what is missing.
 
 /// Returns the verdict, facts, figures and tables of the run at `path`, which may still be going or

@@ -359,6 +359,7 @@ Report RunReader::report(std::uint64_t most_steps) {
   append(report.figures, wait_quantiles(summary));
   append(report.figures, remote_figure(summary));
   append(report.figures, throughput_figure(epochs, first));
+  append(report.figures, memory_figure(run_));
   if (first.all.steps > 0) report.tables.push_back(time_table(first));
   if (ranks.size() > 1) add_ranks(ranks, summary, report);
   add_replicas(summary, report);

@@ -223,6 +223,50 @@ TEST(RunReport, SaysHowTheRunEnded) {
   EXPECT_TRUE(notes_say(report, "no model"));
 }
 
+TEST(RunReport, ShowsTheMemoryOfAWatchedLoop) {
+  Folder run;
+  std::string rows =
+      "time_s,epoch,step,workers,trainer_bytes,workers_bytes,free_memory_bytes,"
+      "free_shared_memory_bytes\n";
+  EXPECT_EQ(figure_in(study::run_report(run.path()), "memory"), nullptr) << "there is no table";
+  run.write("memory.csv", rows);
+  EXPECT_EQ(figure_in(study::run_report(run.path()), "memory"), nullptr) << "there is no sample";
+  rows += "1.0,1,10,2,1048576,3145728,7340032,5242880\n2.5,1,20,2,2097152,0,6291456,9437184\n";
+  run.write("memory.csv", rows + "3.0,1,30");  // still being written
+  const study::Report report = study::run_report(run.path());
+  const study::Figure* const figure = figure_in(report, "memory");
+  ASSERT_NE(figure, nullptr);
+  ASSERT_EQ(figure->series.size(), 2u);
+  EXPECT_EQ(figure->series[0].name, "trainer");
+  EXPECT_EQ(figure->series[0].x, (std::vector<double>{1.0, 2.5}));
+  EXPECT_EQ(figure->series[0].y, (std::vector<double>{1, 2}));
+  EXPECT_EQ(figure->series[1].y, (std::vector<double>{3, 0}));
+  EXPECT_NE(figure->caption.find("6 MiB of memory were free, and 5 MiB of shared"),
+            std::string::npos);
+
+  for (int i = 0; i < 3000; ++i)  // of many samples the peaks are left
+    rows += fmt::format("{},1,{},2,{},1048576,7340032,5242880\n", 3 + i, 30 + i,
+                        i == 1500 ? 104857600 : 1048576);
+  run.write("memory.csv", rows);
+  const study::Report longer = study::run_report(run.path());
+  const std::vector<double>& sizes = figure_in(longer, "memory")->series[0].y;
+  EXPECT_LE(sizes.size(), 400u);
+  EXPECT_EQ(*std::max_element(sizes.begin(), sizes.end()), 100);
+
+  for (const std::string bad : {"4,1,30,2,x,1,1,1\n", "4,1,30,2,1,1,1\n", "4,1,30,2,nan,1,1,1\n"}) {
+    run.write("memory.csv", rows + bad);
+    try {
+      (void)study::run_report(run.path());
+      ADD_FAILURE() << bad;
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find("memory.csv:3004 is damaged"), std::string::npos)
+          << error.what();
+    }
+  }
+  run.write("memory.csv", "time_s,workers\n1,2\n");
+  EXPECT_THROW((void)study::run_report(run.path()), DataError);
+}
+
 TEST(RunReport, DamagedFilesAreErrors) {
   for (const char* name : {"summary.json", "metrics.jsonl", "steps.csv"}) {
     const Folder run;
