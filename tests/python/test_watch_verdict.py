@@ -205,6 +205,42 @@ def test_cores_of_other_programs_are_no_reason_for_fewer_workers(change):
         "use fewer workers" in verdict.advice(loop, found, 2, predicted)
 
 
+MORE_PREFETCH = {**FEWER, "change": "prefetch_factor=4", "overrides": {"prefetch_factor": 4}, "low": 1.15}
+
+
+@pytest.mark.parametrize("workers", (0, 1, 2, 4))
+@pytest.mark.parametrize("changes", (None, [], [FEWER]))
+def test_cores_that_others_may_have_taken_are_no_reason_for_fewer_workers(workers, changes):
+    predicted = None if changes is None else {"rows": changes, "settings": {"num_workers": workers}}
+    loop = loop_of(Facts(threads=5, wanted=5, taken=None), workers, cpu=0.2, cores=0.8)  # as with several ranks
+    found = verdict.classify(loop, 2)
+    assert found.kind == "cores"
+    text = verdict.advice(loop, found, 2, predicted)
+    if workers < 2 and changes:  # these are no fewer
+        assert "num_workers=1" in text
+        return
+    own = {0: "", 1: "1 worker, ", 2: "2 workers, ", 4: "4 workers, "}[workers]
+    assert text == (f"advice: {own}the training loop and perhaps other programs or ranks share 2 cores: make the work "
+                    "cheaper, or measure on an idle machine")
+
+
+def test_other_changes_are_advised_where_others_may_have_taken_cores():
+    loop = loop_of(Facts(threads=5, wanted=5, taken=None), workers=4, cpu=0.2, cores=0.8)
+    predicted = {"rows": [FEWER, MORE_PREFETCH], "settings": {"num_workers": 4}}
+    assert verdict.advice(loop, verdict.classify(loop, 2), 2, predicted).startswith("advice: try prefetch_factor=4: ")
+    pools = replace(loop, threads=Facts(threads=9, trainer=4, wanted=9, taken=None))
+    for changes in ([FEWER], [FEWER, MORE_PREFETCH]):
+        text = verdict.advice(pools, verdict.classify(pools, 2), 2, {**predicted, "rows": changes})
+        assert "num_workers" not in text and "fewer" not in text
+
+
+def test_fewer_workers_are_advised_where_they_wait_for_more_than_cores():
+    loop = loop_of(Facts(threads=5, wanted=5, taken=None), workers=4, cpu=0.9, cores=0.1)
+    found = verdict.classify(loop, 2)
+    assert found.kind == "cpu"
+    assert "num_workers=1" in verdict.advice(loop, found, 2, {"rows": [FEWER], "settings": {"num_workers": 4}})
+
+
 def test_what_other_programs_use_is_measured(tmp_path, monkeypatch):
     from pymillrace.watcher import threads
 

@@ -125,6 +125,9 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     if facts.cores_are_taken and (verdict.kind == "cores" or _has_fewer_workers(change, loop)):
         return (f"advice: other programs use {100 * (facts.taken or 0):.0f}% of the {_cores(cores)} that this one may "
                 "run on; measure on an idle machine")
+    shared = facts.taken is None and verdict.kind == "cores"  # with whom is unknown: no reason for fewer workers
+    if shared and predicted is not None and _has_fewer_workers(change, loop):
+        change = best({**predicted, "rows": [row for row in predicted["rows"] if not _has_fewer_workers(row, loop)]})
     if (fewer := _fewer_threads(loop, verdict, cores, change)) is not None:
         waits = verdict.kind == "blocked" and not facts.oversubscribed(cores)
         if change is None or not waits:  # more workers shorten waits for storage, other threads do not
@@ -142,6 +145,10 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
         return "advice: batches are handed over too often: use larger batches"
     if verdict.bound == "transfer":
         return "advice: batches are expensive to send: keep images uint8 until they are on the device"
+    if shared:
+        workers = f"{loop.workers} worker{'s' * (loop.workers != 1)}, " if loop.workers else ""
+        return (f"advice: {workers}the training loop and perhaps other programs or ranks share {_cores(cores)}: make "
+                "the work cheaper, or measure on an idle machine")
     if verdict.kind == "cores" and loop.workers < cores:
         return f"advice: other programs use the {cores} cores that this one may run on; measure on an idle machine"
     if verdict.kind == "cores":
