@@ -254,6 +254,10 @@ void add_notes(const Summary& summary, const JsonLines& epochs, const StepTable&
                Report& report) {
   if (const std::string state = state_of(summary); state != "finished")
     report.notes.insert(report.notes.begin(), state);
+  if (summary.there && !is_complete(summary) && summary.steps < steps.all.steps)
+    report.notes.push_back(
+        fmt::format("verdict and facts are of the first {} steps, figures and tables of {}",
+                    *summary.steps, steps.all.steps));
   if (summary.others_busy > predict::kMaxOthers)
     report.notes.push_back(fmt::format(
         "other programs took {} of the machine during this run, so its times are partly theirs",

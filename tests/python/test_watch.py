@@ -491,7 +491,6 @@ def test_the_command_says_when_nothing_was_recorded(tmp_path):
     assert command("--run", str(tmp_path / "run")).returncode == 2
 
 
-@pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="NOT TESTED: MILLRACE_PROGRAM names no program")
 @pytest.mark.parametrize("dashes", ((), ("--",)))
 def test_the_command_and_its_options_need_no_dashes_ahead(tmp_path, dashes):
     words = [*dashes, sys.executable, "-c", "import sys; print(sys.argv[1:])", "--epochs", "3", "--", "--run"]
@@ -505,6 +504,7 @@ def test_help_has_no_marks_of_its_own_formats():
     assert done.returncode == 0 and "by 95% intervals" in " ".join(done.stdout.split()) and "%%" not in done.stdout
 
 
+@pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="NOT TESTED: MILLRACE_PROGRAM names no program")
 def test_millrace_report_reads_the_run(tmp_path):
     log = tmp_path / "plants"
     plants = {"dataset": plants_of.Plant(log, "dataset", "blocked", 5)}
@@ -527,6 +527,29 @@ def test_millrace_report_reads_the_run(tmp_path):
         for series in blame["series"]
     }
     assert parts["dataset"] == pytest.approx(summary["blame"]["dataset"], rel=1e-6)
+
+
+@pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="NOT TESTED: MILLRACE_PROGRAM names no program")
+def test_millrace_report_follows_a_watched_run(tmp_path):
+    page, steps = tmp_path / "run/report.html", []
+    with mr.watching(run=tmp_path / "run"):
+        loader = DataLoader(list(range(400)), batch_size=2)
+        report = None
+        try:
+            for step, _ in enumerate(loader):
+                time.sleep(0.03)
+                if step == 40:
+                    report = subprocess.Popen([PROGRAM, "report", "--live", tmp_path / "run", "--interval", "1"],
+                                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                if page.exists() and (found := re.search("figures and tables of ([0-9]+)", page.read_text())):
+                    steps.append(int(found[1]))
+        except BaseException:
+            if report is not None:
+                report.kill()
+            raise
+    assert report.wait(30) == 0, report.stderr.read()
+    assert len(set(steps)) >= 2 and steps == sorted(steps) and 0 < steps[0] < 200, steps
+    assert "<dt>state</dt><dd>finished<" in page.read_text() and "<dt>steps</dt><dd>200<" in page.read_text()
 
 
 @pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="NOT TESTED: MILLRACE_PROGRAM names no program")

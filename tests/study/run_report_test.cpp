@@ -223,6 +223,25 @@ TEST(RunReport, SaysHowTheRunEnded) {
   EXPECT_TRUE(notes_say(report, "no model"));
 }
 
+TEST(RunReport, SaysWhichStepsAnEarlierSummaryCounts) {
+  Folder run;
+  std::string rows = steps_header();
+  for (int step = 1; step <= 30; ++step) rows += step_row(step);
+  run.write("steps.csv", rows);
+  const auto notes = [&] {
+    std::string all;
+    for (const std::string& note : study::run_report(run.path()).notes) all += note + "; ";
+    return all;
+  };
+  run.write("summary.json", R"({"version": "0.3", "complete": false, "steps": 20})");
+  EXPECT_NE(notes().find("of the first 20 steps, figures and tables of 30"), std::string::npos)
+      << notes();
+  run.write("summary.json", R"({"version": "0.3", "complete": false, "steps": 30})");
+  EXPECT_EQ(notes().find("of the first"), std::string::npos) << notes();
+  run.write("summary.json", R"({"version": "0.3", "complete": true, "steps": 20})");
+  EXPECT_EQ(notes().find("of the first"), std::string::npos) << notes();
+}
+
 TEST(RunReport, ShowsTheMemoryOfAWatchedLoop) {
   Folder run;
   std::string rows =
