@@ -7,8 +7,8 @@ the losses (equal, bit by bit), the number of steps, the place of the verdict, a
 common.py names the loader. Prints a table in Markdown; the exit code is 1 if a check failed.
 
 Packages are those of requirements.txt, which names exact versions: pip install --target DIR --no-deps -r
-requirements.txt. They, torch and pymillrace are found through PYTHONPATH. A trial whose package is missing is printed
-as not tried.
+requirements.txt. They, torch and pymillrace are found through PYTHONPATH. FFCV is not among them: it must be
+compiled, as bench/peers/setup.sh does. A trial whose package is missing is printed as not tried.
 """
 import argparse
 import json
@@ -54,6 +54,7 @@ TRIALS = {
     "grain_loader": Trial("grain", 48, (0,), "unknown"),
     "tf_data": Trial("tensorflow-cpu", 48, (0,), "unknown"),
     "dali_pipeline": Trial("nvidia-dali-cuda130", 48, (0,), "unknown"),
+    "ffcv_loader": Trial("ffcv", 48, (0,), "unknown"),
     "metric_learning": Trial("pytorch-metric-learning", 48),
     "compiled_step": Trial("torch", 48, delay_ms=80),  # beside the time of compiling
 }
