@@ -307,7 +307,8 @@ def test_the_best_row_is_the_advice_also_if_it_is_the_replacement(source, text):
     for other in ("advice: other programs use 50% of the 2 cores", "advice: try torch.set_num_threads(1)"):
         assert replacement.advice({**summary, "advice": other}, row, "runs/a") == other
     summary["what_if"]["rows"] = []
-    for other in ("advice: make the transforms cheaper", "advice: the loader keeps up; a faster model would help"):
+    for other in ("advice: make the transforms cheaper", "advice: the loader keeps up; a faster model would help",
+                  "advice: without workers the loop waits for all of load"):
         assert text in replacement.advice({**summary, "advice": other}, row, "runs/a")
         assert replacement.advice({**summary, "advice": other}, {**row, "low": 1.04}, "runs/a") == other
     assert replacement.advice({**summary, "advice": "advice: x"}, row, "runs/a") == "advice: x"

@@ -61,6 +61,20 @@ def test_missing_steps_are_counted(steps, text):
     assert steps < STEPS_FOR_VERDICT or text is None
 
 
+# Load that workers would not hide
+
+@pytest.mark.parametrize("share, workers, text", (
+    (0.4, 0, "advice: without workers the loop waits for all of load, 40% of load + update: make the dataset cheaper; no "
+             "other setting is sure to gain 5%"),
+    (0.05, 0, "advice: the loader keeps up; a faster model or device would help, a faster loader would not"),
+    (0.05, 1, "advice: the loader keeps up; a faster model or device would help, a faster loader would not")))
+def test_a_faster_loader_helps_where_the_loop_waits_for_load(share, workers, text):
+    update = 10.0
+    loop = replace(loop_of(Facts(taken=0.0), workers, cpu=update * share / (1 - share), cores=0.0), update_s=update)
+    found = verdict.classify(loop, 2)
+    assert found.bound == "device" and verdict.advice(loop, found, 2, {"rows": [], "settings": {}}) == text
+
+
 # Workers for batches that wait for storage
 
 def best_of(fetch, update, cores=2, workers=0):

@@ -20,7 +20,8 @@ CHANGE = "replaced by millrace"
 AHEAD = 4  # loader.prefetch: batches made ahead in total
 HAND_S = 20e-6  # of next() per batch
 MOST_TRIED = 64  # numbers of workers
-OF_LOADER = ("advice: make the ", "advice: the loader keeps up")  # verdict.advice(), where no other setting helps
+OF_LOADER = (  # begins of verdict.advice() where no other setting helps
+    "advice: make the ", "advice: the loader keeps up", "advice: without workers ")
 EARLIER = "the run was recorded by an earlier version; record it again"
 
 

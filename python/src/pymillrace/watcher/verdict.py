@@ -73,10 +73,15 @@ def too_short(steps: int) -> str | None:
     return f"too short: {missing} more step{'s' * (missing != 1)}" if missing > 0 else None
 
 
+def _share_of_load(loop: LoopFacts) -> float:
+    """Returns the share of load in load + update, without the first wait and updates."""
+    load, update = 1e-9 * sum(loop.breakdown.steady), loop.steps * loop.mean_update_s
+    return load / (load + update) if load + update > 0 else 0.0
+
+
 def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
     steady = loop.breakdown.steady
-    load, update = 1e-9 * sum(steady), loop.steps * loop.mean_update_s
-    share = load / (load + update) if load + update > 0 else 0.0
+    load, update, share = 1e-9 * sum(steady), loop.steps * loop.mean_update_s, _share_of_load(loop)
     tail = "" if loop.sees_inside or loop.kind == OWN else f"; pymillrace cannot see inside {loop.kind}"
     if share - load / (load + loop.update_s or 1.0) >= SHARE_TO_TELL:
         tail = f"; its first {loop.first_steps} updates, which took {loop.first_update_s:.2g} s, are left out{tail}"
@@ -135,6 +140,12 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     covered = verdict.bound == "device" and loop.device is not None  # the replay knows nothing of queued work
     if change is not None and verdict.bound != "startup" and not covered:
         return f"advice: {proposal(change)}{_slowest(loop, verdict)}{_shards(loop, change)}"
+    steady = loop.breakdown.steady
+    share = _share_of_load(loop)
+    if verdict.bound == "device" and not covered and not loop.takes_ahead and share >= LOAD_THAT_BINDS:
+        place = PLACES[max(range(len(PLACES)), key=lambda one: steady[one])]
+        return (f"advice: without workers the loop waits for all of load, {_percent(share)} of load + update: make the "
+                f"{place} cheaper; no other setting is sure to gain {100 * (WORTHWHILE - 1):.0f}%")
     if verdict.bound == "device":
         return "advice: the loader keeps up; a faster model or device would help, a faster loader would not"
     if verdict.bound == "startup":
