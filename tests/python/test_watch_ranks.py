@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace.watcher import ranks
+from pymillrace.watcher import ranks, run_directory
 
 SCRIPT = """
 import os
@@ -93,32 +94,185 @@ def train(rank, folder):
             go()
 
 if __name__ == "__main__":
+    if sys.argv[3] == "earlier":  # a pass over the data before the ranks exist
+        list(watch_plants.loader_of({}, workers=0, batches=3))
     torch.multiprocessing.spawn(train, (sys.argv[1],), nprocs=2)
 """
 
 
+def run_script(folder, script, way, *arguments):
+    """Runs a script of two ranks, as "command" under `pymillrace watch`. Returns what it writes on stderr."""
+    (folder / "train.py").write_text(script)
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    clean = {name: value for name, value in os.environ.items() if name not in (*run_directory.LAUNCHERS, "WORLD_SIZE")}
+    watch = [sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--"] if way == "command" else []
+    done = subprocess.run([*watch, sys.executable, "train.py", str(folder), way, *arguments], cwd=folder, text=True,
+                          env={**clean, "PYTHONPATH": path}, stderr=subprocess.PIPE, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert not any(words in done.stderr for words in ("in use", "not recorded", "recording stopped")), done.stderr
+    return done.stderr
+
+
+def check_both_ranks(run, steps):
+    """Checks that each rank has left its own complete records."""
+    files = {file.name for file in run.iterdir()}
+    assert {"steps.csv", "steps.rank1.csv", "summary.json", "summary.rank1.json"} <= files
+    summaries = [json.loads((run / name).read_text()) for name in ("summary.json", "summary.rank1.json")]
+    assert [(one["rank"], one["world_size"], one["steps"]) for one in summaries] == [(0, 2, steps), (1, 2, steps)]
+    assert [one["rank"] for one in summaries[0]["ranks"]] == [0, 1]
+    assert all(one["error"] is None and one["complete"] for one in summaries)
+
+
 @pytest.mark.parametrize("way", ("command", "inside"))
 def test_ranks_of_mp_spawn_come_from_torch_distributed(tmp_path, way):
-    (tmp_path / "train.py").write_text(SPAWNED)
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    watch = [sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--"] if way == "command" else []
-    done = subprocess.run([*watch, sys.executable, "train.py", str(tmp_path), way], cwd=tmp_path, text=True,
-                          env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, timeout=200)
-    assert done.returncode == 0 and "in use" not in done.stderr and "recording stopped" not in done.stderr, done.stderr
-    files = {file.name for file in (tmp_path / "run").iterdir()}
-    assert {"summary.json", "summary.rank1.json", "steps.rank1.csv"} <= files
-    summaries = [json.loads((tmp_path / "run" / name).read_text()) for name in ("summary.json", "summary.rank1.json")]
-    assert [(one["rank"], one["world_size"], one["steps"]) for one in summaries] == [(0, 2, 24), (1, 2, 24)]
-    assert [one["rank"] for one in summaries[0]["ranks"]] == [0, 1]
-    assert done.stderr.count("records: ") == 1  # rank 0 alone prints
+    stderr = run_script(tmp_path, SPAWNED, way, "once")
+    check_both_ranks(tmp_path / "run", 24)
+    assert stderr.count("records: ") == 1  # rank 0 alone prints
+
+
+def test_ranks_of_mp_spawn_lie_beside_the_records_of_their_parent(tmp_path):
+    run_script(tmp_path, SPAWNED, "command", "earlier")
+    check_both_ranks(tmp_path / "run.ranks", 24)
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert (summary["rank"], summary["world_size"], summary["steps"]) == (0, 1, 3)
+
+
+LAUNCHES = """
+import contextlib
+import datetime
+import os
+import socket
+import subprocess
+import sys
+import torch
+import watch_plants
+import pymillrace as mr
+
+def launch():
+    if "LOCAL_RANK" in os.environ:
+        return None
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), NODE_RANK="0", LOCAL_RANK="0", WORLD_SIZE="2")
+    return subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "LOCAL_RANK": "1"})
+
+def fit(loader):  # as Lightning's does, whose launcher sets no RANK
+    child = launch()
+    torch.distributed.init_process_group("gloo", rank=int(os.environ["LOCAL_RANK"]), world_size=2,
+                                         timeout=datetime.timedelta(seconds=60))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    for images, _ in loader:
+        model(images).sum().backward()
+        optimizer.step()
+    torch.distributed.destroy_process_group()
+    assert child is None or child.wait() == 0
+
+way, moment = sys.argv[2:]
+loader = watch_plants.loader_of({}, workers=0, batches=24, batch=2)
+if way == "given":
+    loader = mr.watch(loader, run="run")
+with mr.watching(run="run") if way == "inside" else contextlib.nullcontext():
+    if moment == "earlier":  # a pass over the data before the ranks know of each other
+        list(watch_plants.loader_of({}, workers=0, batches=3))
+    fit(loader)
+"""
+
+
+@pytest.mark.parametrize("way, moment", (("command", "once"), ("inside", "once"), ("given", "once"),
+                                         ("command", "earlier"), ("inside", "earlier")))
+def test_a_launcher_inside_the_script_that_sets_no_rank(tmp_path, way, moment):
+    stderr = run_script(tmp_path, LAUNCHES, way, moment)
+    check_both_ranks(tmp_path / "run", 24)
+    assert [file.name for file in tmp_path.glob("run*")] == ["run"] and stderr.count("records: ") == 1
+
+
+LIGHTNING = """
+import contextlib
+import sys
+import lightning
+import torch
+import pymillrace as mr
+from test_watch_frameworks import OPTIONS, Pairs, lightning_model
+
+if __name__ == "__main__":
+    trainer = lightning.Trainer(**{**OPTIONS, "max_epochs": 1}, devices=2, strategy="ddp", default_root_dir=sys.argv[1])
+    with mr.watching(run="run") if sys.argv[2] == "inside" else contextlib.nullcontext():
+        trainer.fit(lightning_model(lightning), torch.utils.data.DataLoader(Pairs(), 2))
+"""
+
+
+@pytest.mark.parametrize("way", ("command", "inside"))
+def test_both_ranks_that_lightning_launches_are_recorded(tmp_path, way):
+    pytest.importorskip("lightning", reason="NOT TESTED: lightning is missing")
+    stderr = run_script(tmp_path, LIGHTNING, way)
+    check_both_ranks(tmp_path / "run", 6)
+    assert [file.name for file in tmp_path.glob("run*")] == ["run"] and stderr.count("records: ") == 1
+
+
+ACTORS = """
+import datetime
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import torch
+import watch_plants
+import pymillrace as mr
+
+folder, way, *rank = sys.argv[1:]
+if not rank:  # starts processes that know nothing of their ranks, as Ray starts actors
+    actors = []
+    for one in ("1", "0"):
+        actors.append(subprocess.Popen([sys.executable, *sys.argv, one]))
+        while not pathlib.Path(f"opened{one}").exists() and actors[-1].poll() is None:
+            time.sleep(0.01)
+    sys.exit(max(actor.wait() for actor in actors))
+with mr.watching(run="run"):
+    pathlib.Path(f"opened{rank[0]}").touch()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=int(rank[0]), world_size=2,
+                                         timeout=datetime.timedelta(seconds=60))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    for images, _ in watch_plants.loader_of({}, workers=0, batches=24, batch=2):
+        model(images).sum().backward()
+        optimizer.step()
+    torch.distributed.destroy_process_group()
+"""
+
+
+def test_a_rank_that_has_opened_the_directory_leaves_it_to_rank_0(tmp_path):
+    run_script(tmp_path, ACTORS, "inside")
+    check_both_ranks(tmp_path / "run", 24)
+    assert [file.name for file in tmp_path.glob("run*")] == ["run"]
+
+
+@pytest.mark.parametrize("variables, place, known", (
+    ({}, (0, 1), True),
+    ({"RANK": "3", "WORLD_SIZE": "4"}, (3, 4), True),
+    ({"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}, (1, 2), False),
+    ({"LOCAL_RANK": "1", "NODE_RANK": "2", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "12"}, (9, 12), False),
+    ({"LOCAL_RANK": "1", "GROUP_RANK": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}, (3, 4), False),
+    ({"LOCAL_RANK": "1"}, (0, 1), False),
+    ({"RANK": "1"}, (0, 1), False),
+    ({"RANK": "first", "WORLD_SIZE": ""}, (0, 1), True),
+    ({"SLURM_PROCID": "1"}, (0, 1), False),
+))
+def test_the_place_of_the_environment(monkeypatch, variables, place, known):
+    for name in (*run_directory.LAUNCHERS, "GROUP_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert (run_directory.place(), run_directory.place_is_known()) == (place, known)
 
 
 def test_a_process_that_does_not_know_its_rank_yet_is_not_in_use(tmp_path, monkeypatch):
-    from pymillrace.watcher import api, run_directory
+    from pymillrace.watcher import api
     from pymillrace.watcher.session import Session
 
     monkeypatch.setattr(run_directory, "PATIENCE", 0.1)
-    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "spawned")
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: types.SimpleNamespace(pid=1))
     first, second = Session(tmp_path / "run"), Session(tmp_path / "run")
     assert api._opens(first) and api._opens(second)
     assert second.directory.path.name == f"run.pid{os.getpid()}" and first.directory.path.name == "run"

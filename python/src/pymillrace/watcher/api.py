@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import faults
-from .errors import InUse, WatchError
+from .errors import WatchError
 from .faults import stop
 from .iterators import WatchedIterable, calling_line, is_inside, make_iterator, replace_init
 from .log import Call
 from .messages import say
 from .other_loaders import METHODS, Finder, replace_imported, replace_in
 from .plan import FASTAI, override_arguments
-from .run_directory import place_is_known
 from .session import Session
 from .watched_loader import WatchedLoader
 
@@ -165,10 +164,6 @@ def _opens(session: Session) -> bool:
     try:
         session.open_directory()
     except WatchError as error:
-        if isinstance(error, InUse) and not place_is_known() and session.wanted is not None:
-            # A rank that does not know of torch.distributed yet.
-            session.wanted = session.wanted.with_name(f"{session.wanted.name}.pid{os.getpid()}")
-            return _opens(session)
         say(f"pymillrace watch: {error}; this process is not recorded")
         session.closed = True
     return not session.closed

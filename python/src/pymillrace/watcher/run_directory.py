@@ -12,14 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from . import proc
 from .errors import InUse, WatchError
+from .records import open_lock, open_record, read_record
 from .signals import without_signals_of_writes
-from .records import open_lock, read_record
 from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
 
 LOCK = "run.lock"
 PATIENCE = 2.0  # seconds to wait for a predecessor that is being killed
 MOST_CONFIG_BYTES = 1 << 20
+LAUNCHERS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # set by them
 RANK_PATIENCE = 60.0  # seconds to wait for rank 0
 TRIAL_BYTES = 4096  # that a place must have room for
 HEADER = "epoch,step,load_s,update_s,other_s,images,loss," + ",".join(NAMES) + ",iter\n"
@@ -31,17 +33,89 @@ def seconds(ns: float) -> float:
 
 def place() -> tuple[int, int]:
     """Returns rank and world size: torch.distributed's once it is initialised, else those of the environment."""
+    found = place_in_torch()
+    if found is not None:
+        return found
+    world_size = _variable("WORLD_SIZE", 1)
+    rank = _variable("RANK", _rank_of_device())
+    return (rank, world_size) if 0 <= rank < world_size else (0, max(1, world_size))
+
+
+def place_in_torch() -> tuple[int, int] | None:
+    """Returns torch.distributed's rank and world size; None while it is not initialised."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank()), int(distributed.get_world_size())
-    return int(os.environ.get("RANK", "0") or 0), int(os.environ.get("WORLD_SIZE", "1") or 1)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return int(distributed.get_rank()), int(distributed.get_world_size())
+
+
+def _rank_of_device() -> int:
+    """Returns the rank as the number of the device tells it: Lightning's launcher sets no RANK."""
+    local = _variable("LOCAL_RANK", 0)
+    return _variable("NODE_RANK", _variable("GROUP_RANK", 0)) * _variable("LOCAL_WORLD_SIZE", 0) + local
+
+
+def _variable(name: str, default: int) -> int:
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError):
+        return default
+
+
+def is_launched() -> bool:
+    """Returns whether this process may be one of several ranks: a launcher or multiprocessing has started it."""
+    launched = _variable("WORLD_SIZE", 1) > 1 or any(name in os.environ for name in LAUNCHERS)
+    return launched or _spawner() is not None
+
+
+def _spawner() -> int | None:
+    """Returns the process that has started this one by multiprocessing."""
+    import multiprocessing  # which readers of records do without
+
+    parent = multiprocessing.parent_process()
+    return None if parent is None else parent.pid
 
 
 def place_is_known() -> bool:
-    """Returns whether this process need not wait for torch.distributed to know its rank: no launcher has started it."""
-    import multiprocessing  # which readers of records do without
+    """Returns whether this process need not wait for torch.distributed to know its rank."""
+    return place_in_torch() is not None or {"RANK", "WORLD_SIZE"} <= os.environ.keys() or not is_launched()
 
-    return place()[1] > 1 or "RANK" in os.environ or multiprocessing.parent_process() is None
+
+def is_of_one_launch(path: Path) -> bool:
+    """Returns whether a run that is in use may be that of another rank of this launch.
+
+    Without the variables of a launcher, it is one if its process has started this one or if both have one parent.
+    """
+    if is_launched():
+        return True
+    holder = _holder(path)
+    return holder is not None and holder != os.getpid() and os.getppid() in (holder, _parent(holder))
+
+
+def beside_parent(path: Path) -> Path:
+    """Returns the directory of this launch: another one if the process that spawned its ranks records in `path`."""
+    spawner = _spawner()
+    return path.with_name(f"{path.name}.ranks") if spawner is not None and _holder(path) == spawner else path
+
+
+def _holder(path: Path) -> int | None:
+    """Returns the process of this host that holds the lock of a run; None if nobody does."""
+    try:
+        with open_record(path / LOCK, MOST_CONFIG_BYTES) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return None
+            except BlockingIOError:
+                words = file.read(300).decode(errors="replace").split()
+    except OSError:
+        return None
+    return int(words[1]) if words[1:2] and words[1].isdecimal() and words[-1] == os.uname().nodename else None
+
+
+def _parent(process: int) -> int | None:
+    """Returns the process that has started another one; None if that is not known."""
+    fields = (proc.read(f"/proc/{process}/stat") or b"").rpartition(b")")[2].split()  # the name may hold anything
+    return int(fields[1]) if len(fields) > 1 else None
 
 
 def _launch() -> str:
@@ -119,13 +193,14 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: str) -> None:
         self.path, (self.rank, self.world_size) = path, place()
+        self._config = config
         self._lock: tuple[int, int, int] | None = None  # descriptor, device, inode
         if self.rank == 0:
-            self._open(f"# launch {_launch()}\n{config}")
+            self._open()
         else:
             self._wait_for_rank_0()
 
-    def _open(self, config: str) -> None:
+    def _open(self) -> None:
         refuse_what_is_no_run(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         self._take_lock()
@@ -135,7 +210,32 @@ class RunDirectory:
             held = self._lock
             self._take_lock()
             _close(held)
-        write_file(self.path / "config.toml", config)
+        self._write_config()
+
+    def _write_config(self) -> None:
+        write_file(self.path / "config.toml", f"# launch {_launch()}\n{self._config}")
+
+    def follow_torch(self) -> bool:
+        """Takes the world size that torch.distributed tells by now. Returns False if the directory is another rank's.
+
+        Lightning, for one, starts the other ranks inside fit().
+        """
+        found = place_in_torch()
+        if found is None or found == (self.rank, self.world_size):
+            return True
+        if found[0] != self.rank:
+            return False
+        self.world_size = found[1]
+        if self.rank == 0:
+            self._write_config()  # the others wait for it
+        return True
+
+    def leave(self) -> None:
+        """Leaves a directory without records to another rank."""
+        if self._lock is not None:
+            with suppress(OSError):
+                (self.path / "config.toml").unlink(missing_ok=True)
+        self.close()
 
     def _move_aside(self) -> None:
         number = 1
@@ -164,12 +264,18 @@ class RunDirectory:
         self._lock = file, opened.st_dev, opened.st_ino
 
     def _wait_for_rank_0(self) -> None:
-        """Waits until rank 0 of the same launch has made the directory."""
+        """Waits until rank 0 of the same launch has made the directory.
+
+        A launcher that sets no RANK runs in rank 0, which may have made it before it launched the others.
+        """
+        launched_by_rank_0 = "RANK" not in os.environ and _spawner() is None
         deadline = time.monotonic() + RANK_PATIENCE
         while True:
             try:
                 config = read_record(self.path / "config.toml", MOST_CONFIG_BYTES)
                 if config.startswith(f"# launch {_launch()}\n".encode()):
+                    return
+                if launched_by_rank_0 and _holder(self.path) == os.getppid():
                     return
             except OSError:
                 self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from . import faults, ranks, summary, trace
 from .._watch import StepHooks
 from .clocks import ThreadClock
 from .deaths import AT_EXIT, Deaths
-from .errors import WatchError
+from .errors import InUse, WatchError
 from .faults import stop
 from .hooks import TorchHooks
 from .live import Live, interval
@@ -26,7 +26,8 @@ from .memory import Loop, Memory
 from .messages import say
 from .plan import PlannedEnd, an_optimizer_exists, steps_of_plan, threads_of_plan
 from .provisional import Provisional
-from .run_directory import RunDirectory, dump, place, place_is_known, write_file
+from .run_directory import (RunDirectory, beside_parent, dump, is_of_one_launch, place, place_in_torch, place_is_known,
+                            write_file)
 from .signals import without_signals_of_workers
 from .spans import LOAD
 from .stalls import LEAST_S, Stalls, Wait, of_worker, remove_files
@@ -65,7 +66,7 @@ class Session:
     """One run. Its trainer's thread is the one that first iterates over a loader."""
 
     def __init__(self, path: Path | None, live: bool = False) -> None:
-        self.wanted = path
+        self.wanted = None if path is None else path.absolute()  # the script may change its folder
         self._wants_lines = live
         self._live: Live | None = None
         self._log: Log | None = None
@@ -113,20 +114,32 @@ class Session:
 
         `wait`: not before the first iteration, if torch.distributed may tell the rank of this process until then.
         """
-        if self._directory is not None or (wait and not place_is_known()):
+        directory = self._directory
+        if directory is not None and not directory.follow_torch() and self._thread is None:
+            directory.leave()
+            self._directory = directory = None
+        if directory is not None or (wait and not place_is_known()):
             return
         path = self.wanted
         if path is None:
             if place()[1] > 1:
                 raise WatchError("several ranks need one directory for their records: give run=DIR")
-            path = Path("runs") / time.strftime("watch-%Y%m%d-%H%M%S")
-        self._directory = RunDirectory(path.absolute(), summary.CONFIG)  # the script may change its folder
+            path = (Path("runs") / time.strftime("watch-%Y%m%d-%H%M%S")).absolute()
+        if place()[1] > 1:
+            path = beside_parent(path)
+        try:
+            self._directory = RunDirectory(path, summary.CONFIG)
+        except InUse:
+            if not is_of_one_launch(path) or (not wait and place_in_torch() is not None):
+                raise
+            if not wait:  # it does not know of the other ranks
+                self._directory = RunDirectory(path.with_name(f"{path.name}.pid{os.getpid()}"), summary.CONFIG)
 
     def open(self) -> None:
         """Begins to record in this thread."""
+        self.open_directory()
         if self._thread is not None:
             return
-        self.open_directory()
         summary.version()  # looks through all packages: not in the loop
         self._thread = threading.get_ident()
         self._clock = ThreadClock()
