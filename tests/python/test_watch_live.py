@@ -138,7 +138,8 @@ def test_only_rank_0_of_a_watched_command_writes_lines(tmp_path, monkeypatch, ra
     if every:
         monkeypatch.setenv(EVERY, every)
     one = session.Session(tmp_path, live=wants)
-    one._directory = types.SimpleNamespace(rank=rank, path=tmp_path, name=lambda *_: "x", close=lambda: None)
+    one._directory = types.SimpleNamespace(rank=rank, path=tmp_path, name=lambda *_: "x", close=lambda: None,
+                                           follow_torch=lambda: True)
     try:
         one.open()
         assert (one._live is not None) == given

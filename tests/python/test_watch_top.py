@@ -105,6 +105,14 @@ def test_a_page_says_once_and_in_whole_when_memory_is_full(tmp_path, width):
     assert ", workers 1.0 GiB; 5.0 GiB of 16.0 GiB are free" in text
 
 
+@pytest.mark.parametrize("counted, begin", ((500, ""), (12, "after 12 steps: ")))
+def test_a_verdict_of_fewer_steps_than_are_shown_says_so(tmp_path, counted, begin):
+    recorded(tmp_path / "run", False, replay=None, steps=counted)
+    state = watched_run.WatchedRun(tmp_path / "run").look()
+    assert state.steps == 500
+    assert f"{begin}{VERDICT}" in [line.text for line in page.lines(state, 400)]
+
+
 def test_a_narrower_terminal_gets_the_narrowest_page(tmp_path):
     ended(tmp_path / "run")
     state = watched_run.WatchedRun(tmp_path / "run").look()

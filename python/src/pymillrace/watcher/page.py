@@ -69,7 +69,8 @@ def lines(state: State, width: int, levels: str = LEVELS) -> list[Line]:
     if summary is not None:
         if summary.activity:
             page += [Line(""), *_workers(summary, width, levels)]
-        page += [Line("")] * bool(summary.verdict) + _wrapped(summary.verdict, width) + _wrapped(summary.advice, width)
+        page += [Line("")] * bool(summary.verdict) + _wrapped(_verdict(summary, state.steps), width)
+        page += _wrapped(summary.advice, width)
         if summary.memory is not None:
             page += _memory(summary.memory, summary.ended, width)
         if summary.ranks:
@@ -103,6 +104,13 @@ def _progress(state: State) -> str:
     if state.quiet_s > QUIET_S and not (summary is not None and summary.ended):
         found.append(f"no new step for {text_of(state.quiet_s)}")
     return ", ".join(found)
+
+
+def _verdict(summary: Summary, steps: int) -> str:
+    """Returns the verdict, which may be of fewer steps than the page shows."""
+    if not summary.verdict or summary.steps >= steps:
+        return summary.verdict
+    return f"after {summary.steps:,} step{'s' * (summary.steps != 1)}: {summary.verdict}"
 
 
 def _epoch(epoch: Epoch, now: Point) -> str:
