@@ -13,6 +13,7 @@ from .faults import stop
 from .other_loaders import Finder
 
 COMPILER = "torch._dynamo.eval_frame"
+ENTRIES = ("_maybe_set_eval_frame", "set_eval_frame")  # what compiled code begins with; older torch has the second
 
 
 def evaluates(marks: StepHooks) -> bool:
@@ -47,22 +48,22 @@ class TorchHooks:
         """Takes the hook on modules out where compiled code begins, as soon as something is compiled."""
         self._replace(compiler.OptimizedModule, "__call__", self._marks.before_forward)
         if compiler.always_optimize_code_objects.values:
-            self._compiles(compiler)
+            self._enter_compiled(compiler)
         else:
-            self._replace(compiler.OptimizeContext, "__init__", lambda *_, **__: self._compiles(compiler))
+            self._replace(compiler.OptimizeContext, "__init__", lambda *_, **__: self._enter_compiled(compiler))
 
     def _replace(self, of_class: Any, method: str, before: Any) -> None:
         plain = getattr(of_class, method)
         self._replaced.append((of_class, method, plain))
         setattr(of_class, method, Around(before, plain))
 
-    def _compiles(self, compiler: Any) -> None:
+    def _enter_compiled(self, compiler: Any) -> None:
         try:
             if not self._enters_compiled:
                 self._enters_compiled = True
-                enter = compiler._maybe_set_eval_frame
-                self._marks.put_while_armed(vars(compiler), "_maybe_set_eval_frame",
-                                            Around(self._marks.before_compiled, enter), enter)
+                name = next(one for one in ENTRIES if hasattr(compiler, one))
+                enter = getattr(compiler, name)
+                self._marks.put_while_armed(vars(compiler), name, Around(self._marks.before_compiled, enter), enter)
         except Exception as error:
             stop(error)
 
