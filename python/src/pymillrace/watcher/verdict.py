@@ -140,12 +140,11 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     covered = verdict.bound == "device" and loop.device is not None  # the replay knows nothing of queued work
     if change is not None and verdict.bound != "startup" and not covered:
         return f"advice: {proposal(change)}{_slowest(loop, verdict)}{_shards(loop, change)}"
-    steady = loop.breakdown.steady
     share = _share_of_load(loop)
     if verdict.bound == "device" and not covered and not loop.takes_ahead and share >= LOAD_THAT_BINDS:
-        place = PLACES[max(range(len(PLACES)), key=lambda one: steady[one])]
+        place = max((DATASET, TRANSFORM, COLLATE), key=lambda one: loop.breakdown.steady[one])
         return (f"advice: without workers the loop waits for all of load, {_percent(share)} of load + update: make the "
-                f"{place} cheaper; no other setting is sure to gain {100 * (WORTHWHILE - 1):.0f}%")
+                f"{PLACES[place]} cheaper; no other setting is sure to gain {100 * (WORTHWHILE - 1):.0f}%")
     if verdict.bound == "device":
         return "advice: the loader keeps up; a faster model or device would help, a faster loader would not"
     if verdict.bound == "startup":
