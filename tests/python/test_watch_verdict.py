@@ -219,6 +219,15 @@ def test_cores_of_other_programs_are_no_reason_for_fewer_workers(change):
         "use fewer workers" in verdict.advice(loop, found, 2, predicted)
 
 
+@pytest.mark.parametrize("workers", (0, 1))
+def test_programs_that_take_few_cores_are_not_blamed(workers):
+    loop = loop_of(Facts(threads=2, wanted=3, taken=0.01), workers, cpu=0.2, cores=0.8)
+    found = verdict.classify(loop, 2)
+    assert found.kind == "cores"
+    assert verdict.advice(loop, found, 2, {"rows": [], "settings": {"num_workers": workers}}) == (
+        "advice: this training's own threads wait for each other on 2 cores: use fewer of them, or make the work cheaper")
+
+
 MORE_PREFETCH = {**FEWER, "change": "prefetch_factor=4", "overrides": {"prefetch_factor": 4}, "low": 1.15}
 
 

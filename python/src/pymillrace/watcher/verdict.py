@@ -159,8 +159,9 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
         workers = f"{loop.workers} worker{'s' * (loop.workers != 1)}, " if loop.workers else ""
         return (f"advice: {workers}the training loop and perhaps other programs or ranks share {_cores(cores)}: make "
                 "the work cheaper, or measure on an idle machine")
-    if verdict.kind == "cores" and loop.workers < cores:
-        return f"advice: other programs use the {cores} cores that this one may run on; measure on an idle machine"
+    if verdict.kind == "cores" and loop.workers < cores:  # others take few of them
+        return (f"advice: this training's own threads wait for each other on {_cores(cores)}: use fewer of them, or make "
+                "the work cheaper")
     if verdict.kind == "cores":
         return (f"advice: {loop.workers} workers and the training loop share {cores} cores: use fewer workers, "
                 "or make the work cheaper")
