@@ -109,6 +109,21 @@ def test_timm(tmp_path):
     assert "RandomResizedCropAndInterpolation" in names
 
 
+@pytest.mark.parametrize("workers", (0, 1))
+def test_a_loader_that_accelerate_has_prepared(tmp_path, workers):
+    accelerate = pytest.importorskip("accelerate", reason="NOT TESTED: accelerate is missing")
+    accelerator = accelerate.Accelerator(cpu=True)
+    layer = torch.nn.Linear(4, 2)
+    layer, optimizer, loader = accelerator.prepare(layer, torch.optim.SGD(layer.parameters(), 0.1),
+                                                   DataLoader(Pairs(), batch_size=4, num_workers=workers))
+    for images, labels in mr.watch(loader, run=tmp_path / "run"):
+        accelerator.backward(torch.nn.functional.cross_entropy(layer(images), labels))
+        optimizer.step()
+    mr.watcher.api._sessions[str(tmp_path / "run")].close()
+    summary = check(tmp_path / "run", 6, workers)
+    assert summary["loaders"][0]["updates"] == 5  # it takes a batch ahead: the last one's comes after the iteration
+
+
 def hugging_face_trainer(folder):
     transformers = pytest.importorskip("transformers", reason="NOT TESTED: transformers is missing")
     pytest.importorskip("accelerate", reason="NOT TESTED: accelerate is missing")

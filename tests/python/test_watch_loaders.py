@@ -188,6 +188,25 @@ def test_loaders_of_other_projects_are_recorded_and_not_what_they_are_made_of(tm
     assert "pymillrace cannot see inside torchdata.Loader" in summary["verdict"]
 
 
+def test_a_loader_that_iterates_over_another_one_is_recorded_by_that(tmp_path):
+    class Prepared(DataLoader):
+        """As accelerate's DataLoaderShard."""
+
+        def __init__(self, base):
+            super().__init__(base.dataset)
+            self.base_dataloader = base
+
+        def __iter__(self):
+            yield from self.base_dataloader.__iter__()
+
+    loader = Prepared(DataLoader(Slow(40), batch_size=2))
+    assert mr.watch(loader, run=tmp_path / "run") is loader
+    assert train(loader) == [float(one) for one in range(40)]
+    mr.watcher.api._sessions[str(tmp_path / "run")].close()
+    summary = summary_of(tmp_path / "run")
+    assert (summary["steps"], summary["images"], len(summary["loaders"])) == (20, 40, 1)
+
+
 class Ranges:
     """An iterator with state, as Grain's."""
 

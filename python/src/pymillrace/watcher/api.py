@@ -71,9 +71,11 @@ def _watch(loader: Any, run: str | os.PathLike[str] | None, log: Call | None) ->
     if not _is_dataloader(loader):
         return WatchedIterable(loader, session.loader(calling_line(), type(loader).__name__, loader, given=True))
     _patch()
-    known = _given.get(loader)
+    inner = getattr(loader, "base_dataloader", None)  # of accelerate's loaders, which iterate over another one
+    iterated = inner if _is_dataloader(inner) else loader
+    known = _given.get(iterated)
     if known is None or known.session is not session:
-        _given[loader] = session.loader(calling_line(), "DataLoader", loader, given=True)
+        _given[iterated] = session.loader(calling_line(), "DataLoader", iterated, given=True)
     return loader
 
 
