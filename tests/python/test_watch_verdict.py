@@ -109,7 +109,7 @@ def test_what_happens_once_is_no_part_of_an_update(tmp_path, capsys):
     """Imports, caches and compilers take long once, in the second body where a batch is taken ahead."""
     with mr.watching(run=tmp_path / "run"):
         for step, _ in enumerate(torch.utils.data.DataLoader(Parted(), batch_size=2)):  # loads for 4 ms
-            time.sleep(0.3 if step < 2 else 0.004)
+            time.sleep(0.3 if step < 2 else 0.002)
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["update_s"] > 0.6  # nothing is lost in what was measured
     assert summary["bound"] == "dataset" and "; its first 2 updates, which took 0.6 s, are left out" in summary["verdict"]
