@@ -256,6 +256,13 @@ def test_a_record_with_values_that_no_op_has_gives_no_code(word, text):
         replacement_code._op(*parse(word)[1])
 
 
+@pytest.mark.parametrize("word, text", (("output.mean=0.5", "output.mean alone"), ("output.std=[1,2]", "output.std alone")))
+def test_a_record_with_half_a_normalisation_gives_no_code(word, text):
+    source = {"folder": "/a", "images": 1, "batch": 2, "shuffle": True, "drop_last": False}
+    with pytest.raises(DataError, match=text):
+        replacement_code.code("a.py:1", {"words": [word], "source": source}, 1)
+
+
 @pytest.mark.parametrize("options, reason", (
     ({"collate_fn": lambda samples: default_collate(samples)}, "collate_fn"), ({"batch_size": None}, "batch_sampler"),
     ({"sampler": [1, 2, 3]}, "sampler of its own")))
@@ -292,6 +299,7 @@ def printed(line):
     ({"folder": "/photos"}, "; its code: pymillrace what-if runs/a --show-code"),
     (None, "; no code can be shown: the data set is Photos")))
 def test_the_best_row_is_the_advice_also_if_it_is_the_replacement(source, text):
+    """A directory is quoted as a shell needs it."""
     summary = recorded(fetch_s=0.1, update_s=0.012)
     summary["loaders"][0]["counterpart"] |= {"source": source, "no_source": None if source else "the data set is Photos"}
     workers = {"change": "num_workers=2", "overrides": {"num_workers": 2}, "loading_only": False, "ratio": 1.5, "low": 1.4,
@@ -302,6 +310,7 @@ def test_the_best_row_is_the_advice_also_if_it_is_the_replacement(source, text):
     assert row["low"] > 3
     said = replacement.advice(summary, row, "runs/a")
     assert said.startswith("advice: replace the loader by millrace's: ") and text in said
+    assert source is None or "what-if 'a b' --show-code" in replacement.advice(summary, row, "a b")
     assert said.endswith("; without it try num_workers=2: 150 images/s predicted (140 to 160), 100 now")
     assert replacement.advice(summary, {**row, "low": 1.42}, "runs/a") == summary["advice"]
     for other in ("advice: other programs use 50% of the 2 cores", "advice: try torch.set_num_threads(1)"):

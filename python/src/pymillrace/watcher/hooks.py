@@ -13,7 +13,7 @@ from .faults import stop
 from .other_loaders import Finder
 
 COMPILER = "torch._dynamo.eval_frame"
-ENTRIES = ("_maybe_set_eval_frame", "set_eval_frame")  # what compiled code begins with; older torch has the second
+ENTRIES = ("_maybe_set_eval_frame", "set_eval_frame")  # functions that enter compiled code; older torch has the second alone
 
 
 def evaluates(marks: StepHooks) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -115,6 +116,6 @@ def advice(summary: dict[str, Any], found: dict[str, Any], run: str) -> str:
             return recorded
         otherwise = f"; without it {proposal(change)}"
     entry = next(one for one in summary["loaders"] if one["name"] == summary["loader"])
-    how = f"its code: pymillrace what-if {run} --show-code" if entry["counterpart"]["source"] else (
+    how = f"its code: pymillrace what-if {shlex.quote(run)} --show-code" if entry["counterpart"]["source"] else (
         f"no code can be shown: {entry['counterpart']['no_source'] or EARLIER}")
     return f"advice: replace the loader by millrace's: {promise(found)}; {how}{otherwise}"

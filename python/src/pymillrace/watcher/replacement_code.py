@@ -24,6 +24,9 @@ def code(name: str, counterpart: dict[str, Any], workers: int) -> list[str]:
         else:
             numbers = [found] if isinstance(found, str) else found
             normalisation[key.removeprefix("output.")] = tuple(map(float, numbers))
+    if len(normalisation) == 1:
+        raise DataError(f"the record has output.{next(iter(normalisation))} alone, not mean and std",
+                        "record the run again with this version")
     lines = [f"# In place of the DataLoader that {name} iterates over:",
              "import pymillrace as mr",
              "",

@@ -38,9 +38,9 @@ class TransformRow(TypedDict):
 
 
 class Source(TypedDict):
-    folder: Annotated[str, About("that torchvision's ImageFolder reads")]
-    images: Annotated[int, About("in it")]
-    batch: Annotated[int, About("of the DataLoader", "images")]
+    folder: Annotated[str, About("root of torchvision's ImageFolder")]
+    images: Annotated[int, About("in that folder", "images")]
+    batch: Annotated[int, About("`batch_size` of the DataLoader", "images")]
     shuffle: Annotated[bool, About("whether an epoch is shuffled; otherwise it is in order")]
     drop_last: Annotated[bool, About("whether a last batch with fewer images is left out")]
 
@@ -49,7 +49,7 @@ class Counterpart(TypedDict):
     words: Annotated[list[str], About("the transforms, as overrides of a recipe")]
     samples: Annotated[list[str], About("up to 64 paths of files")]
     reason: Annotated[str | None, About("why there is no counterpart; null where there is one")]
-    source: Annotated[Source | None, About("what `--show-code` needs besides")]
+    source: Annotated[Source | None, About("folder and order of the images, for `--show-code`")]
     no_source: Annotated[str | None, About("why there is no code to show; null where there is")]
 
 
