@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from . import faults
 from .errors import WatchError
 from .faults import stop
+from .import_finder import Finder
 from .iterators import WatchedIterable, calling_line, is_inside, make_iterator, replace_init
 from .log import Call
 from .messages import say
-from .other_loaders import METHODS, Finder, replace_imported, replace_in
+from .other_loaders import METHODS, replace_imported, replace_in
 from .plan import FASTAI, override_arguments
 from .session import Session
 from .watched_loader import WatchedLoader

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._watch import Around, StepHooks
 from .faults import stop
-from .other_loaders import Finder
+from .import_finder import Finder
 
 COMPILER = "torch._dynamo.eval_frame"
 ENTRIES = ("_maybe_set_eval_frame", "set_eval_frame")  # functions that enter compiled code; older torch has the second alone
