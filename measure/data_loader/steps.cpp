@@ -59,7 +59,8 @@ void Receipts::tell(BatchWait& wait) const {
 
 void LoopSteps::next_begins(std::int64_t now, Receipts* receipts) {
   if (receipts != nullptr) receipts->begin();
-  asked_ = waiting_since = now;
+  asked_ = now;
+  waiting->begin(now, table_->steps);
   timeline_->next_begins(table_, now);
   const LoopSpans& row = table_->row.ns;
   if (row[kEvaluate] + row[kBetween] + row[kSetup] > 0) others.drop();  // not the body alone
@@ -68,7 +69,7 @@ void LoopSteps::next_begins(std::int64_t now, Receipts* receipts) {
 
 void LoopSteps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
                            const Receipts* receipts) {
-  waiting_since = 0;
+  waiting->end();
   timeline_->next_ended(*table_, now, images);
   others.next_ended(now);
   Entry& entry = waits_.emplace_back();

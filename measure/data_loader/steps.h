@@ -9,6 +9,7 @@
 
 #include "measure/data_loader/breakdown.h"
 #include "measure/data_loader/clock.h"
+#include "measure/data_loader/lock_watch.h"
 #include "measure/data_loader/loop_timeline.h"
 #include "measure/data_loader/probes.h"
 #include "measure/data_loader/record_ring.h"
@@ -81,9 +82,9 @@ class LoopSteps {
   /// Returns what next() itself used in the waits from one on.
   Usage used_in_next(std::int64_t since) const;
 
-  std::int64_t waiting_since = 0;  ///< when the call of next() under way began; 0: there is none
-  std::int64_t generation = 0;     ///< of the iterator in use
-  std::int64_t started = 0;        ///< when the workers' processes were started; 0 without workers
+  const std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
+  std::int64_t generation = 0;  ///< of the iterator in use
+  std::int64_t started = 0;     ///< when the workers' processes were started; 0 without workers
   bool in_order = true;
   bool first = true;                  ///< no wait was split yet
   bool measures = false;              ///< a measurement of the loop's body is under way

@@ -2,8 +2,12 @@
 import ctypes
 import json
 import os
+import re
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +80,42 @@ def test_a_stack_that_native_code_hides_is_unavailable(tmp_path):
     first = recorded(tmp_path, Hangs(HoldsTheLock(), 4.0), 1)[0]
     assert first["worker"] == 0 and first["stack"] == [] and "native code is holding" in first["unavailable"]
     assert stalls.lines(first)[1].startswith("  stack unavailable: native code")
+
+
+def test_a_stall_is_reported_while_native_code_holds_the_lock_of_the_trainer(tmp_path):
+    """No thread of Python runs meanwhile. The lines come from a pipe, the record is there before the lock is free."""
+    script = tmp_path / "hold.py"
+    script.write_text(f"""
+import ctypes, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from torch.utils.data import DataLoader
+from test_watch_stalls import Hangs, HoldsTheLock
+from pymillrace.watcher import stalls, watchdog
+stalls.LEAST_S, stalls.FIRST_S, watchdog.LOOK_S = 1.0, 1.0, 0.1
+
+class Seen(HoldsTheLock):
+    def __call__(self, seconds):
+        super().__call__(seconds)
+        print(open({str(tmp_path / 'run/stalls.jsonl')!r}).read(), end="")
+
+for _ in DataLoader(Hangs(Seen(), 4.0), 2):
+    pass
+""")
+    ended = subprocess.run([sys.executable, "-m", "pymillrace", "watch", "--run", tmp_path / "run", sys.executable,
+                            script],
+                           capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert 1 <= len(rows) <= 3 and rows[0]["waited_s"] >= 1.0
+    assert rows[0] | {"pid": 0, "waited_s": 0} == {
+        "loader": "hold.py:14", "worker": None, "pid": 0, "index": None, "file": None, "stack": [], "step": 4,
+        "waited_s": 0, "unavailable": stalls.HELD, **{key: rows[0][key] for key in rows[0] if key.startswith("free_")}}
+    assert all(rows[0][key] > 0 for key in ("free_shared_memory", "free_memory", "free_disk"))
+    said = [line for line in ended.stderr.splitlines() if "no batch for" in line]
+    assert len(said) == len(rows) and re.match(
+        r"pymillrace watch: hold.py:14: no batch for \d s after step 4: this process \(pid \d+\); free: /dev/shm ", said[0])
+    assert f"  stack unavailable: {stalls.HELD}" in ended.stderr
+    assert json.loads((tmp_path / "run/summary.json").read_text())["stalls"] >= len(rows)
 
 
 def test_no_thread_lives_beside_a_fork_and_it_comes_back(tmp_path, monkeypatch):

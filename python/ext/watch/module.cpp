@@ -20,6 +20,7 @@
 
 #include "measure/data_loader/breakdown.h"
 #include "measure/data_loader/clock.h"
+#include "measure/data_loader/lock_watch.h"
 #include "measure/data_loader/loop_timeline.h"
 #include "measure/data_loader/probes.h"
 #include "measure/data_loader/record_ring.h"
@@ -531,7 +532,9 @@ void bind_session(nb::module_& module) {
                                        sums.body_wall);
                    })
       .def_prop_ro("waits", &LoaderSteps::waits)
-      .def_rw("waiting_since", &LoaderSteps::waiting_since)
+      .def_prop_ro("waiting_since",
+                   [](const LoaderSteps& steps) { return steps.waiting->since.load(); })
+      .def("waits_no_more", [](const LoaderSteps& steps) { steps.waiting->end(); })
       .def_rw("generation", &LoaderSteps::generation)
       .def_rw("started", &LoaderSteps::started)
       .def_rw("in_order", &LoaderSteps::in_order)
@@ -539,6 +542,27 @@ void bind_session(nb::module_& module) {
       .def_ro("first", &LoaderSteps::first)
       .def_rw("probe", &LoaderSteps::probe, nb::arg().none())
       .def_rw("records", &LoaderSteps::records, nb::arg().none());
+}
+
+using StalledLoader =
+    std::tuple<const LoaderSteps*, std::int64_t, std::string, std::string, std::string>;
+
+void bind_lock_watch(nb::module_& module) {
+  nb::class_<LockWatch>(module, "LockWatch")
+      .def(nb::init<>())
+      .def("begin", &LockWatch::begin, nb::arg("look_ns"))
+      .def(
+          "beat",
+          [](LockWatch& watch, const std::vector<StalledLoader>& loaders, const nb::bytes& file,
+             int line_file, std::int64_t limit) {
+            std::vector<LockWatch::Loader> all;
+            for (const auto& [steps, limit_ns, name, text, record] : loaders)
+              all.push_back({steps->waiting, limit_ns, name, text, record});
+            watch.beat(std::move(all), {std::string(file.c_str(), file.size()), line_file, limit});
+          },
+          nb::arg("loaders"), nb::arg("file"), nb::arg("line_file"), nb::arg("limit"))
+      .def("end", &LockWatch::end, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("reports", &LockWatch::reports);
 }
 
 }  // namespace
@@ -561,6 +585,7 @@ NB_MODULE(_watch, module) {
   bind_breakdown(module);
   bind_session(module);
   bind_around(module);
+  bind_lock_watch(module);
   module.def("threads_of", [](std::int64_t process) {
     std::vector<Times> found;
     for (const ThreadTimes& one : threads_of(process))

@@ -206,8 +206,7 @@ class Steps:
     def waits(self) -> int: ...
     @property
     def waiting_since(self) -> int: ...
-    @waiting_since.setter
-    def waiting_since(self, value: int, /) -> None: ...
+    def waits_no_more(self) -> None: ...
     @property
     def generation(self) -> int: ...
     @generation.setter
@@ -234,6 +233,20 @@ class Steps:
     def records(self) -> RecordRing: ...
     @records.setter
     def records(self, value: RecordRing | None, /) -> None: ...
+
+class LockWatch:
+    """A thread that needs no interpreter's lock, and reports stalls while beat() is not called."""
+
+    def begin(self, look_ns: int) -> bool:
+        """Returns whether the thread began now."""
+    def beat(self, loaders: list[tuple[Steps, int, str, str, str]], file: bytes, line_file: int, limit: int) -> None:
+        """`loaders`: limit in ns, name, end of the line, and JSON without its end, of each.
+
+        `line_file`: a descriptor; -1: no lines.
+        """
+    def end(self) -> None: ...
+    @property
+    def reports(self) -> int: ...
 
 def threads_of(process: int, /) -> list[tuple[int, int, int]]:
     """Returns number, CPU and run-queue time in ns of each thread of a process; 0 is this one."""

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 
 from .command_line import EVERY
-from .faults import stop
+from .faults import pass_on, stop
 from .loop_facts import LoopFacts
 from .periodic import Periodic
 from .predict import quick_predictions, recorded
@@ -61,10 +61,19 @@ def _write(text: str, loop: LoopFacts, cores: int) -> None:
         stop(error)
 
 
+def descriptor() -> int:
+    """Returns the descriptor of stderr; -1 where that is no file."""
+    try:
+        return sys.stderr.fileno()
+    except Exception as error:  # None, a notebook's, or one of the script
+        pass_on(error)
+        return -1
+
+
 def write_at_once(line: str) -> None:
     """Writes a line to stderr in one call, if it is a file that takes it at once; else drops it."""
     with suppress(Exception), without_signals_of_writes():
-        number = sys.stderr.fileno()
+        number = descriptor()
         data = f"pymillrace watch: {line}".encode("utf-8", "backslashreplace")[:MOST_BYTES] + b"\n"
         poll = select.poll()
         poll.register(number, select.POLLOUT)

@@ -184,9 +184,12 @@ class Session:
     def start_watchdog(self) -> None:
         if not self.closed:
             self.watchdog.start()
+            if self.stalls.start():
+                self._check_stalls()
 
     def pause(self) -> None:
         """Ends the threads until the next step: the process is about to fork."""
+        self.stalls.pause()
         self.watchdog.pause()
 
     def end_if_planned(self) -> None:
@@ -317,11 +320,13 @@ class Session:
         if self.closed:
             return False
         self._tell_if_late()
-        for one in list(self.loaders):
-            self.stalls.check(Wait(one.name, one.recorder.waiting_since, one.table.steps, one.table.total[LOAD],
-                                   one.iterator, one.data, one.thread), self.directory, self.writes_lines)
+        self._check_stalls()
         self.memory.look()
         return True
+
+    def _check_stalls(self) -> None:
+        self.stalls.check([Wait(one.name, one.recorder, one.table.steps, one.table.total[LOAD], one.iterator, one.data,
+                                one.thread) for one in list(self.loaders)], self.directory, self.writes_lines)
 
     def _loop_with_workers(self) -> Loop | None:
         """Returns the main loader's loop, for a sample of memory; None while no iterator has workers."""
@@ -365,7 +370,7 @@ class Session:
     def _conclude(self) -> None:
         if self.hooks is not None:
             self.hooks.remove()
-        self.watchdog.pause()
+        self.pause()
         if self._directory is not None:
             remove_files(self._directory.path)
         if self._provisional is not None:
@@ -411,7 +416,7 @@ class Session:
 
     def _facts(self) -> summary.Run:
         return summary.Run(time.monotonic() - self.wall_begin, self.directory.rank, self.directory.world_size,
-                           self.interrupted, self.error, self.foreign_calls, len(self.stalls.reports),
+                           self.interrupted, self.error, self.foreign_calls, self.stalls.reports,
                            len(self.deaths.reports), self.memory.facts, self.memory.warning)
 
     def _with_ranks(self, record: Summary) -> Summary:

@@ -289,7 +289,7 @@ class WatchedLoader:
 
     def next_failed(self, error: BaseException, workers: Sequence[Any] = ()) -> None:
         """Ends an iteration: at its regular end, or with an error, to which it adds how its workers have ended."""
-        self.recorder.waiting_since = 0
+        self.recorder.waits_no_more()
         if self._is_owned() and self._timeline.holds(self.table):
             with without_signals_of_workers():
                 if isinstance(error, Exception) and not isinstance(error, StopIteration):
