@@ -8,7 +8,9 @@ common.py names the loader. Prints a table in Markdown; the exit code is 1 if a 
 
 Packages are those of requirements.txt, which names exact versions: pip install --target DIR --no-deps -r
 requirements.txt. They, torch and pymillrace are found through PYTHONPATH. FFCV is not among them: it must be
-compiled, as bench/peers/setup.sh does. A trial whose package is missing is printed as not tried.
+compiled, as bench/peers/setup.sh does. Nor is DeepSpeed: it imports torch while it is installed (DS_BUILD_OPS=0 pip
+install --target DIR --no-deps --no-build-isolation deepspeed==0.19.8). A trial whose package is missing is printed as
+not tried.
 """
 import argparse
 import json
@@ -55,6 +57,7 @@ TRIALS = {
     "tf_data": Trial("tensorflow-cpu", 48, (0,), "unknown"),
     "dali_pipeline": Trial("nvidia-dali-cuda130", 48, (0,), "unknown"),
     "ffcv_loader": Trial("ffcv", 48, (0,), "unknown"),
+    "deepspeed_zero": Trial("deepspeed", 48),
     "metric_learning": Trial("pytorch-metric-learning", 48),
     "compiled_step": Trial("torch", 48, delay_ms=80),  # beside the time of compiling
 }

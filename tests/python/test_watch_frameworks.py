@@ -1,6 +1,7 @@
 """Loops of Lightning, timm and the Hugging Face Trainer are watched with one added line."""
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
+from conftest import timing
 from pymillrace.watcher import log
 
 
@@ -122,6 +124,60 @@ def test_a_loader_that_accelerate_has_prepared(tmp_path, workers):
     mr.watcher.api._sessions[str(tmp_path / "run")].close()
     summary = check(tmp_path / "run", 6, workers)
     assert summary["loaders"][0]["updates"] == 5  # it takes a batch ahead: the last one's comes after the iteration
+
+
+class Slow(Pairs):
+    def __getitem__(self, index):
+        time.sleep(0.003)
+        return super().__getitem__(index)
+
+
+class SlowLayer(torch.nn.Linear):
+    def forward(self, values):
+        time.sleep(0.02)
+        return super().forward(values)
+
+
+def with_accelerate():
+    accelerate = pytest.importorskip("accelerate", reason="NOT TESTED: accelerate is missing")
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
+    layer = SlowLayer(4, 2)
+    layer, optimizer, loader = accelerator.prepare(layer, torch.optim.SGD(layer.parameters(), 0.1), DataLoader(Slow(), 4))
+    for images, labels in loader:
+        with accelerator.accumulate(layer):
+            accelerator.backward(torch.nn.functional.cross_entropy(layer(images), labels))
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def with_schedule_free():
+    schedulefree = pytest.importorskip("schedulefree", reason="NOT TESTED: schedulefree is missing")
+    layer = SlowLayer(4, 2)
+    optimizer = schedulefree.AdamWScheduleFree(layer.parameters(), lr=0.1)
+    optimizer.train()
+    for images, labels in DataLoader(Slow(), 4):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(layer(images), labels).backward()
+        optimizer.step()
+    optimizer.eval()
+
+
+def with_lightning():
+    lightning = pytest.importorskip("lightning", reason="NOT TESTED: lightning is missing")
+    model = lightning_model(lightning)
+    model.layer = SlowLayer(4, 2)
+    lightning.Trainer(**OPTIONS | {"max_epochs": 1}).fit(model, DataLoader(Slow(), 4))
+
+
+@timing
+@pytest.mark.parametrize("train", (with_accelerate, with_schedule_free, with_lightning))
+def test_frameworks_that_hide_the_optimizer_keep_load_and_update(tmp_path, train):
+    with mr.watching(run=tmp_path / "run"):
+        train()
+    spans = check(tmp_path / "run", 6, 0)["spans"]
+    assert spans["load"] + spans["first_batch"] == pytest.approx(6 * 4 * 0.003, rel=0.25)
+    assert 6 * 0.02 <= spans["update"] + spans["loop"] <= 6 * 0.02 + 0.1  # the first backward starts threads
+    assert spans["update"] >= 6 * 0.02 or train is not with_schedule_free
 
 
 def hugging_face_trainer(folder):
