@@ -17,7 +17,9 @@ constexpr double kStorageThatCounts = 0.05;
 std::vector<int> that_wait(const DataLoaderInput& input) {
   const Demand fetch = mean_of(input.fetch);
   if (fetch.blocked_s <= kStorageThatCounts * fetch.seconds()) return {};
-  const double trainer = input.update.seconds() + input.hand.seconds() + input.receive.cpu_s;
+  const double next = input.hand.seconds() + input.receive.cpu_s;
+  const double update = input.update.seconds();
+  const double trainer = input.ahead > 0 ? std::max(next, update) : next + update;
   const double cpu = fetch.cpu_s + input.send.cpu_s + input.receive.cpu_s + input.hand.cpu_s +
                      input.update.threads * input.update.cpu_s;
   const double step = std::max(trainer, cpu / input.cores);

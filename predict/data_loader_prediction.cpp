@@ -30,15 +30,28 @@ DataLoaderInput as_measured(DataLoaderInput input, double spinning) {
   return input;
 }
 
+/// Returns the loop with waits for the interpreter's lock added to its demands, or taken out of
+/// them. A loop, and a thread that makes batches ahead of it, wait for the lock as long as the
+/// other one computes, at most.
+DataLoaderInput with_lock(DataLoaderInput input, double sign) {
+  const Demand fetch = mean_of(input.fetch);
+  const double waits = fetch.cpu_s > 0 ? input.update.cpu_s * fetch.cpu_s / fetch.seconds() : 0;
+  for (Demand& one : input.fetch) one.blocked_s = std::max(0.0, one.blocked_s + sign * waits);
+  input.update.blocked_s = std::max(0.0, input.update.blocked_s + sign * fetch.cpu_s);
+  return input;
+}
+
 /// Returns the share of the cores beyond the first that `busy` threads take.
 double beyond_first(double busy, int cores) {
   return cores > 1 ? std::clamp((busy - 1) / (cores - 1), 0.0, 1.0) : 0;
 }
 
-/// Returns how many threads compute at once if neither the trainer nor a worker waits for another.
+/// Returns how many threads compute at once if neither the loop nor what makes batches beside it
+/// waits for another.
 double may_compute(const DataLoaderInput& input) {
   const Demand fetch = mean_of(input.fetch);
-  return 1 + (fetch.cpu_s > 0 ? input.workers * fetch.cpu_s / fetch.seconds() : 0);
+  const int makers = input.workers == 0 && input.ahead > 0 ? 1 : input.workers;
+  return 1 + (fetch.cpu_s > 0 ? makers * fetch.cpu_s / fetch.seconds() : 0);
 }
 
 /// Returns the factor of CPU times, at its most, if `after` instead of `before` cores are busy and
@@ -92,7 +105,14 @@ double DataLoaderRatios::of(const DataLoaderInput& changed) const {
 
 RatioInterval DataLoaderRatios::with_interval(const DataLoaderInput& changed) const {
   const auto [crowding, cooling, usual, without_any] = slowdown(changed);
-  RatioInterval interval(rate_of(slowed_down(changed, usual)) / base_.images_per_s);
+  const double ratio = rate_of(slowed_down(changed, usual)) / base_.images_per_s;
+  double other = ratio;  // with another guess of what is waited for a lock
+  if (changed.ahead > 0 && (changed.workers == 0) != (input_.workers == 0))
+    other = rate_of(slowed_down(with_lock(changed, changed.workers == 0 ? 1 : -1), usual)) /
+            base_.images_per_s;
+  RatioInterval interval(std::sqrt(ratio * other));
+  interval.include(ratio);
+  interval.include(other);
   for (const End& end : ends_)
     interval.include(rate_of(slowed_down(with_demands(changed, end.fetch, end.update), usual)) /
                      end.images_per_s);

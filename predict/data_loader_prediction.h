@@ -32,7 +32,10 @@ struct Doubts {
 /// how much faster on a core that is no longer idle for most of the time. A ratio assumes the
 /// geometric mean of nothing and the most that was measured. Its interval holds the ratios with
 /// either, with the demands of loading and of the update at the ends of their own intervals, and
-/// with an update in several threads that do not wait for each other.
+/// with an update in several threads that do not wait for each other. Where a thread takes batches
+/// ahead, and makes them itself before or after the change, it and the loop may wait for each
+/// other's interpreter's lock: the ratio assumes the geometric mean of the longest such waits and
+/// of none, and its interval holds both.
 class DataLoaderRatios {
  public:
   /// `input`: of the run. `measured`: its images/s; 0: unknown. Throws std::invalid_argument as

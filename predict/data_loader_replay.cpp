@@ -25,10 +25,10 @@ class Loop {
       : in_(input),
         warm_up_(warm_up),
         total_(warm_up + steps),
-        cores_({.count = input.cores, .spins = input.spins},
-               1 + 2 * static_cast<std::size_t>(input.workers)),
-        then_(1 + 2 * static_cast<std::size_t>(input.workers)),
-        workers_(static_cast<std::size_t>(input.workers)) {
+        workers_(static_cast<std::size_t>(input.workers)),
+        taker_(input.ahead > 0 ? 1 + 2 * workers_.size() : kTrainer),
+        cores_({.count = input.cores, .spins = input.spins}, 2 + 2 * workers_.size()),
+        then_(2 + 2 * workers_.size()) {
     // Workers begin one after the other. In step, all of them would compute at once, and all wait.
     const double turn_s = mean_of(input.fetch).seconds() / std::max(1, input.workers);
     for (std::size_t i = 0; i < workers_.size(); ++i)
@@ -44,7 +44,8 @@ class Loop {
     bool makes = false, sends = false;
     double rests_until = 0;
   };
-  enum class At { waiting, fetching, receiving, handing, training };
+  /// Of the thread that calls next().
+  enum class At { waiting, fetching, receiving, handing, putting, training };
 
   static constexpr std::size_t kTrainer = 0;
   static std::size_t maker(std::size_t worker) { return 1 + 2 * worker; }
@@ -64,10 +65,12 @@ class Loop {
 
   void start(std::size_t thread, const Demand& demand, double after_s = 0);
   void ended(std::size_t thread);
-  void trainer_ended();
+  void taker_ended();
   void call_next();
   void receive();
   void hand();
+  void put();
+  void get();
   void train();
   void end_step();
   void dispatch();
@@ -76,18 +79,23 @@ class Loop {
 
   const DataLoaderInput& in_;
   const std::int64_t warm_up_, total_;  ///< steps
+  std::vector<Worker> workers_;
+  const std::size_t taker_;  ///< thread that calls next()
   SharedCores cores_;
   std::vector<const Demand*> then_;  ///< by thread: what it computes once it has slept
-  std::vector<Worker> workers_;
   std::int64_t dispatched_ = 0;
+  std::int64_t taken_ = 0;  ///< batches that next() has returned
   std::int64_t step_ = 0;
   At at_ = At::waiting;
-  double asked_ = 0, got_ = 0;  ///< next() was called, and returned
+  int queued_ = 0;
+  bool trains_ = false;
+  double asked_ = 0, got_ = 0;  ///< the loop asked for a batch, and got it
   double counted_from_ = 0, busy_before_s_ = 0, load_ = 0, update_ = 0;
 };
 
 DataLoaderOutput Loop::run() {
   for (int i = 0; i < in_.prefetch * in_.workers; ++i) dispatch();
+  asked_ = cores_.now();
   call_next();
   while (step_ < total_) {
     const auto threads = cores_.advance();
@@ -113,8 +121,12 @@ void Loop::ended(std::size_t thread) {
     cores_.run(thread, Work::stage, demand->cpu_s, demand->threads);
     return;
   }
-  if (thread == kTrainer) {
-    trainer_ended();
+  if (thread == kTrainer && trains_) {
+    end_step();
+    return;
+  }
+  if (thread == taker_) {
+    taker_ended();
     return;
   }
   const std::size_t worker = (thread - 1) / 2;
@@ -125,62 +137,80 @@ void Loop::ended(std::size_t thread) {
     ++of.made;
     send(worker);
     make(worker);
-    if (!of.makes && at_ == At::receiving && worker == worker_of(step_)) cores_.wake(kTrainer);
+    if (!of.makes && at_ == At::receiving && worker == worker_of(taken_)) cores_.wake(taker_);
   } else {
     of.sends = false;
     const std::int64_t batch = batch_of(worker, of.sent++);
-    if (at_ == At::waiting && batch == step_) receive();
+    if (at_ == At::waiting && batch == taken_) receive();
     send(worker);
   }
 }
 
-void Loop::trainer_ended() {
+void Loop::taker_ended() {
   switch (at_) {
     case At::waiting:
+    case At::putting:
+    case At::training:
       return;
     case At::fetching:
     case At::receiving:
       hand();
       return;
     case At::handing:
-      train();
-      return;
-    case At::training:
-      end_step();
+      ++taken_;
+      put();
       return;
   }
 }
 
 void Loop::call_next() {
-  asked_ = cores_.now();
   at_ = At::waiting;
   if (workers_.empty()) {
     at_ = At::fetching;
-    start(kTrainer, fetch_of(step_));
-  } else if (has_arrived(step_)) {
+    start(taker_, fetch_of(taken_));
+  } else if (has_arrived(taken_)) {
     receive();
   }
 }
 
 void Loop::receive() {
   at_ = At::receiving;
-  start(kTrainer, in_.receive);
-  if (!workers_[worker_of(step_)].makes) cores_.wake(kTrainer);  // nobody holds the lock
+  start(taker_, in_.receive);
+  if (!workers_[worker_of(taken_)].makes) cores_.wake(taker_);  // nobody holds the lock
 }
 
 void Loop::hand() {
   if (!workers_.empty()) dispatch();
   at_ = At::handing;
-  start(kTrainer, in_.hand);
+  start(taker_, in_.hand);
+}
+
+void Loop::put() {
+  if (taker_ == kTrainer) {
+    at_ = At::training;
+    train();
+    return;
+  }
+  at_ = At::putting;
+  if (queued_ == in_.ahead) return;  // it is full
+  ++queued_;
+  if (!trains_) get();
+  call_next();
+}
+
+void Loop::get() {
+  --queued_;
+  train();
 }
 
 void Loop::train() {
   got_ = cores_.now();
-  at_ = At::training;
+  trains_ = true;
   start(kTrainer, in_.update);
 }
 
 void Loop::end_step() {
+  trains_ = false;
   if (step_ >= warm_up_) {
     load_ += got_ - asked_;
     update_ += cores_.now() - got_;
@@ -189,7 +219,14 @@ void Loop::end_step() {
     counted_from_ = cores_.now();
     busy_before_s_ = cores_.busy_s();
   }
-  if (step_ < total_) call_next();
+  if (step_ >= total_) return;
+  asked_ = cores_.now();
+  if (taker_ == kTrainer) {
+    call_next();
+  } else if (queued_ > 0) {
+    get();
+    if (at_ == At::putting) put();
+  }
 }
 
 void Loop::dispatch() { make(worker_of(dispatched_++)); }
@@ -226,8 +263,8 @@ double usual_pause(const Demand& fetch) {
 }
 
 DataLoaderOutput replay(const DataLoaderInput& input) {
-  if (input.cores < 1 || input.batch < 1 || input.workers < 0 || input.fetch.empty() ||
-      input.steps < 1)
+  if (input.cores < 1 || input.batch < 1 || input.workers < 0 || input.ahead < 0 ||
+      input.fetch.empty() || input.steps < 1)
     throw std::invalid_argument("a replay needs cores, samples, demands and steps");
   if (input.workers > 0 && input.prefetch < 1)
     throw std::invalid_argument("workers need a prefetch of at least 1");

@@ -7,6 +7,7 @@
 // Batches are handed out in order. A feeder thread of each worker sends what the worker has made,
 // and next() rebuilds it. While it does, a third thread of the worker hands over the batch's shared
 // memory, and waits for the interpreter's lock while the worker makes its next batch in Python.
+// Where a thread other than the loop's calls next(), it puts the batches into a queue for the loop.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ struct DataLoaderInput {
   int prefetch = 2;        ///< batches per worker
   std::int64_t batch = 1;  ///< samples
   int cores = 1;
+  int ahead = 0;              ///< room of the queue between next() and the loop; 0: there is none
   std::vector<Demand> fetch;  ///< per batch, in turn: data set, transforms, collate
   double pause_s = 0;         ///< between two batches of a worker
   Demand send;                ///< per batch, in the worker's feeder thread
@@ -53,7 +55,7 @@ struct DataLoaderInput {
 
 struct DataLoaderOutput {
   double images_per_s = 0;
-  double load_s = 0;    ///< per step
+  double load_s = 0;    ///< per step: next(), or the loop's wait for the queue
   double update_s = 0;  ///< per step
   double busy_cores = 0;
 };

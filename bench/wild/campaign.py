@@ -28,8 +28,8 @@ from run import HERE, TRIALS, version
 from pymillrace.watcher.predict import best
 from pymillrace._watch import COUNTED_EFFECT
 
-# Nothing is predicted where no DataLoader, or one that another thread iterates over, makes the batches.
-NOT_PREDICTED = ("torchdata_nodes", "spdl_pipeline", "monai_threads", "grain_loader", "tf_data", "dali_pipeline",
+# Nothing is predicted where no DataLoader makes the batches.
+NOT_PREDICTED = ("torchdata_nodes", "spdl_pipeline", "grain_loader", "tf_data", "dali_pipeline",
                  "ffcv_loader")
 DELAYS_MS = {"sleep": 8.0, "cpu": 4.0}  # per image
 COUNT = 2000  # images: two epochs of 500 steps are more than a run's steps after its warm-up

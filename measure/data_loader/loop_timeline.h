@@ -89,6 +89,11 @@ class LoopTimeline {
   /// Ends a stretch in which the recorder itself has worked since `begin`, outside of calls of
   /// next().
   void logged(std::int64_t begin, std::int64_t now);
+  /// Time of the thread between loaders so far: of its loop, where another thread takes the
+  /// batches.
+  std::int64_t between(std::int64_t now) const {
+    return idle_ + (stack_.empty() ? now - since_ : 0);
+  }
   /// Ends the recording: every row is closed.
   void close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now);
 

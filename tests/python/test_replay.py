@@ -55,6 +55,24 @@ def test_next_waits_for_a_workers_lock_while_that_worker_makes_another_batch():
     assert replay(locked.replace(prefetch=8, receive=blocked(0.014))).load_s == pytest.approx(0.015, rel=0.02)
 
 
+def test_a_thread_that_takes_batches_ahead_overlaps_with_the_update():
+    ahead = LOOP.replace(workers=0, ahead=1)
+    assert replay(ahead).images_per_s == pytest.approx(4 / 0.030) and replay(ahead).load_s == pytest.approx(0.010)
+    slow = replay(ahead.replace(update=blocked(0.050)))
+    assert slow.images_per_s == pytest.approx(4 / 0.050) and slow.load_s == pytest.approx(0)
+    # Receiving is the thread's part, too: 15 ms of it hide behind an update of 20 ms.
+    receives = LOOP.replace(workers=2, receive=cpu(0.015), ahead=1)
+    assert replay(receives).images_per_s == pytest.approx(4 / 0.020)
+    assert replay(receives.replace(ahead=0)).images_per_s == pytest.approx(4 / 0.035)
+    # One core is shared, and room for more batches than one does not matter where all take equally long.
+    both = LOOP.replace(workers=0, cores=1, fetch=(cpu(0.030),), update=cpu(0.020), ahead=1)
+    assert replay(both).images_per_s == pytest.approx(4 / 0.050)
+    assert replay(both.replace(ahead=4)).images_per_s == pytest.approx(4 / 0.050)
+    # Batches that take long in turn are made up for by those that are queued.
+    uneven = ahead.replace(fetch=(blocked(0.002), blocked(0.002), blocked(0.002), blocked(0.074)), update=blocked(0.02))
+    assert replay(uneven.replace(ahead=4)).images_per_s > 1.2 * replay(uneven).images_per_s
+
+
 def test_busy_cores_are_those_of_all_threads():
     assert replay(LOOP).busy_cores == 0
     both = LOOP.replace(fetch=(cpu(0.030),), update=cpu(0.015))

@@ -2,8 +2,11 @@
 import json
 import os
 import pickle
+import queue
+import re
 import subprocess
 import sys
+import threading
 import time
 import types
 import warnings
@@ -16,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
 from conftest import timing
+from pymillrace.watcher.command_line import PLAN
 from pymillrace.watcher.other_loaders import METHODS
 from watch_stand_ins import Ahead, KeptIterator, OwnLoader, ThreadLoader
 
@@ -97,7 +101,7 @@ def test_a_warning_of_an_iterator_names_the_line_that_makes_it(tmp_path):
 
 @timing
 @pytest.mark.parametrize("workers", (0, 1))
-def test_batches_that_another_thread_takes_are_recorded(tmp_path, workers):
+def test_batches_that_another_thread_takes_are_recorded(tmp_path, capsys, workers):
     for name, load, update, bound in (("slow loader", 0.01, 0.0, "dataset"), ("slow loop", 0.0, 0.02, "device")):
         with mr.watching(run=tmp_path / name):
             found = train(ThreadLoader(Slow(50, load), batch_size=2, num_workers=workers), update, epochs=2)
@@ -106,8 +110,80 @@ def test_batches_that_another_thread_takes_are_recorded(tmp_path, workers):
         assert (summary["steps"], summary["images"], summary["loaders"][0]["epochs"]) == (50, 100, 2)
         assert missing(summary) == 0 and summary["bound"] == bound, summary["verdict"]
         assert "batches are fetched by a thread other than the loop's" in summary["verdict"]
-        assert summary["what_if"] is None  # load and update do not take turns in that thread
-    assert "of its time waiting for the loop" in summary["verdict"]
+        assert re.search("the loop waits for batches .*% of its time, the thread that fetches batches waits for the loop",
+                         summary["verdict"])
+        loop = summary["loaders"][0]
+        assert loop["takes_ahead"] and loop["loop_waits"] == pytest.approx(0.0 if update else 0.95, abs=0.1)
+        settings = summary["what_if"]["settings"]["update"]
+        assert settings["cpu"] * settings["threads"] + settings["blocked"] == pytest.approx(update, abs=0.003)
+    assert "(of the thread that fetches batches)" in capsys.readouterr().err
+
+
+@timing
+@pytest.mark.parametrize("begins", ("here", "in the thread"))
+def test_a_thread_ahead_of_the_loop_and_the_loop_are_one_pipeline(tmp_path, begins):
+    """Loading 20 ms and updating 10 ms take 20 ms per batch, and two workers make 10 ms of that."""
+    rates = {}
+    for workers in (0, 2):
+        given = {"batch_size": 2, "num_workers": workers}
+        with mr.watching(run=tmp_path / str(workers)):
+            data = Slow(160, 0.01)
+            train(ThreadLoader(data, **given) if begins == "here" else Ahead(DataLoader(data, **given), 1), 0.01)
+        rates[workers] = summary_of(tmp_path / str(workers))["what_if"]["images_per_s"]
+    summary = summary_of(tmp_path / "0")
+    assert summary["loaders"][0]["loop_waits"] == pytest.approx(0.5, abs=0.1)
+    assert summary["workers_needed"] == pytest.approx(2.0, abs=0.3)
+    row = next(one for one in summary["what_if"]["rows"] if one["change"] == "num_workers=2")
+    assert row["images_per_s"] == pytest.approx(rates[2], rel=0.12)
+    assert "advice: try num_workers=" in summary["advice"]
+
+
+def test_a_queue_whose_waits_are_not_seen_has_no_predictions(tmp_path):
+    class Simple(Ahead):
+        def __init__(self, source):
+            super().__init__(source, 0)
+            self.queue = queue.SimpleQueue()
+
+    with mr.watching(run=tmp_path / "run"):
+        train(Simple(DataLoader(Slow(60, 0.002), batch_size=2)))
+    summary = summary_of(tmp_path / "run")
+    assert summary["loaders"][0]["takes_ahead"] and summary["steps"] == 30 and missing(summary) == 0
+    assert summary["loaders"][0]["loop_waits"] is None and summary["what_if"] is None
+    assert summary["workers_needed"] is None and "the loop waits for batches" not in summary["verdict"]
+
+
+def test_the_wait_of_conditions_is_the_plain_one_again_after_the_run(tmp_path):
+    plain = threading.Condition.wait
+    with mr.watching(run=tmp_path / "run"):
+        train(ThreadLoader(Slow(8), batch_size=2))
+        assert threading.Condition.wait is not plain
+        with pytest.raises(RuntimeError, match="cannot wait on un-acquired lock"):
+            threading.Condition().wait()
+    assert threading.Condition.wait is plain
+
+
+def test_a_verification_ends_a_loop_whose_thread_waits_for_it(tmp_path):
+    """The thread is no daemon: Python would wait for it for ever."""
+    script = tmp_path / "ahead.py"
+    script.write_text(f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import torch
+from torch.utils.data import DataLoader
+from watch_stand_ins import Ahead
+layer = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+for _ in range(100):
+    for batch in Ahead(DataLoader(torch.zeros(64, 1), batch_size=4), 1, daemon=False):
+        layer(batch).sum().backward()
+        optimizer.step()
+print("whole")
+""")
+    plan = json.dumps({"steps": 40, "overrides": {}})
+    done = subprocess.run([sys.executable, "-m", "pymillrace", "watch", "--run", tmp_path / "run", sys.executable, script],
+                          env=os.environ | {PLAN: plan}, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and done.stdout == "", done.stderr
+    assert 40 <= summary_of(tmp_path / "run")["steps"] <= 45
 
 
 @timing

@@ -78,8 +78,8 @@ class OwnLoader:
 class Ahead:
     """Takes what another iterator gives in a thread of its own, ahead of the loop."""
 
-    def __init__(self, source, size):
-        self.source, self.queue = source, queue.Queue(size)
+    def __init__(self, source, size, daemon=True):
+        self.source, self.queue, self.daemon = source, queue.Queue(size), daemon
 
     def fill(self):
         for one in self.source:
@@ -87,7 +87,7 @@ class Ahead:
         self.queue.put(None)
 
     def __iter__(self):
-        thread = threading.Thread(target=self.fill, daemon=True)
+        thread = threading.Thread(target=self.fill, daemon=self.daemon)
         thread.start()
         while (one := self.queue.get()) is not None:
             yield one

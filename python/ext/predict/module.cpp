@@ -48,8 +48,9 @@ nb::object replaced(nb::handle self, std::span<const char* const> names,
 }
 
 constexpr const char* kDemandNames[] = {"cpu_s", "blocked_s", "threads"};
-constexpr const char* kInputNames[] = {"workers", "prefetch", "batch", "cores",  "fetch", "pause_s",
-                                       "send",    "receive",  "hand",  "update", "steps", "spins"};
+constexpr const char* kInputNames[] = {"workers", "prefetch", "batch", "cores",   "ahead",
+                                       "fetch",   "pause_s",  "send",  "receive", "hand",
+                                       "update",  "steps",    "spins"};
 
 void bind_replay(nb::module_& module) {
   nb::class_<Demand>(module, "Demand")
@@ -72,19 +73,21 @@ void bind_replay(nb::module_& module) {
           "__init__",
           [](DataLoaderInput* self, int workers, int prefetch, std::int64_t batch, int cores,
              std::vector<Demand> fetch, const Demand& send, const Demand& receive,
-             const Demand& hand, const Demand& update, int steps, bool spins, double pause_s) {
-            new (self) DataLoaderInput{workers, prefetch, batch,   cores, std::move(fetch),
-                                       pause_s, send,     receive, hand,  update,
-                                       steps,   spins};
+             const Demand& hand, const Demand& update, int steps, bool spins, double pause_s,
+             int ahead) {
+            new (self) DataLoaderInput{workers,          prefetch, batch, cores,   ahead,
+                                       std::move(fetch), pause_s,  send,  receive, hand,
+                                       update,           steps,    spins};
           },
           nb::arg("workers"), nb::arg("prefetch"), nb::arg("batch"), nb::arg("cores"),
           nb::arg("fetch"), nb::arg("send") = Demand(), nb::arg("receive") = Demand(),
           nb::arg("hand") = Demand(), nb::arg("update") = Demand(), nb::arg("steps") = 200,
-          nb::arg("spins") = true, nb::arg("pause_s") = 0.0)
+          nb::arg("spins") = true, nb::arg("pause_s") = 0.0, nb::arg("ahead") = 0)
       .def_ro("workers", &DataLoaderInput::workers)
       .def_ro("prefetch", &DataLoaderInput::prefetch)
       .def_ro("batch", &DataLoaderInput::batch)
       .def_ro("cores", &DataLoaderInput::cores)
+      .def_ro("ahead", &DataLoaderInput::ahead)
       .def_ro("fetch", &DataLoaderInput::fetch)
       .def_ro("send", &DataLoaderInput::send)
       .def_ro("receive", &DataLoaderInput::receive)

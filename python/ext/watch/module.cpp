@@ -222,9 +222,31 @@ class StepHooks {
     if (takes_part()) timeline->step_begins(wall_ns());
   }
   void after_step(const nb::args&) {
-    if (!takes_part()) return;
+    if (!takes_part()) {
+      if (is_open() && !on_step_elsewhere.is_none()) on_step_elsewhere();
+      return;
+    }
     timeline->step_ended(wall_ns());
     if (!on_step.is_none()) on_step();
+  }
+  /// Goes on in the calling thread, with a timeline of its own. Returns hooks of the thread so far,
+  /// with its timeline.
+  std::shared_ptr<StepHooks> leave_thread() {
+    const std::int64_t now = wall_ns();
+    auto left = std::make_shared<StepHooks>(now);
+    left->timeline.swap(timeline);
+    left->thread = std::exchange(thread, PyThread_get_thread_ident());
+    left->open = open;
+    return left;
+  }
+  /// Called ahead of threading.Condition.wait, and after it with what this has returned: when the
+  /// thread began to wait for another one, as for a queue. None elsewhere.
+  nb::object before_wait(const nb::args&, const nb::kwargs&) const {
+    if (!takes_part() || timeline->front() != nullptr) return nb::none();
+    return nb::int_(wall_ns());
+  }
+  void after_wait(std::int64_t began, nb::handle) {
+    if (takes_part() && timeline->front() == nullptr) waited += wall_ns() - began;
   }
   /// Has names[key] be `hook` while the next forward is awaited. Otherwise it is `plain`, or absent
   /// without it.
@@ -251,9 +273,11 @@ class StepHooks {
   std::shared_ptr<StepHooks>
       whole;  ///< of a loader that another thread iterates over: that of the run
   unsigned long thread = 0;
+  std::int64_t waited = 0;  ///< between loaders, for other threads
   bool open = false;
-  bool evaluates = false;           ///< the latest module was in evaluation mode
-  nb::object on_step = nb::none();  ///< called after a step of an optimizer
+  bool evaluates = false;                     ///< the latest module was in evaluation mode
+  nb::object on_step = nb::none();            ///< called after a step of an optimizer
+  nb::object on_step_elsewhere = nb::none();  ///< likewise, in another thread
 
  private:
   struct Place {
@@ -317,6 +341,8 @@ class LoaderSteps : public LoopSteps {
     session_->arm();
     return static_cast<int>(due(now));
   }
+  /// Stays in its thread, which has got hooks of its own.
+  void stay(std::shared_ptr<StepHooks> session) { session_ = std::move(session); }
   /// Goes on in the thread of another session.
   void move(std::shared_ptr<StepHooks> session) {
     go_on(session->timeline, wall_ns());
@@ -485,16 +511,24 @@ void bind_session(nb::module_& module) {
       .def(nb::init<std::int64_t>(), nb::arg("now"))
       .def_ro("timeline", &StepHooks::timeline)
       .def_rw("thread", &StepHooks::thread)
+      .def_prop_ro("own_time",
+                   [](const StepHooks& hooks) {
+                     return std::pair(hooks.timeline->between(wall_ns()), hooks.waited);
+                   })
       .def_rw("whole", &StepHooks::whole, nb::arg().none())
       .def_rw("open", &StepHooks::open)
       .def_ro("evaluates", &StepHooks::evaluates)
       .def_rw("on_step", &StepHooks::on_step, nb::arg().none())
+      .def_rw("on_step_elsewhere", &StepHooks::on_step_elsewhere, nb::arg().none())
+      .def("leave_thread", &StepHooks::leave_thread)
       .def("put_while_armed", &StepHooks::put_while_armed, nb::arg("names"), nb::arg("key"),
            nb::arg("hook"), nb::arg("plain").none() = nb::none())
       .def("arm", &StepHooks::arm)
       .def("remove", &StepHooks::remove)
       .def("before_forward", &StepHooks::before_forward)
       .def("before_compiled", &StepHooks::before_compiled, nb::arg("callback").none())
+      .def("before_wait", &StepHooks::before_wait)
+      .def("after_wait", &StepHooks::after_wait, nb::arg("began"), nb::arg("error").none())
       .def("before_step", &StepHooks::before_step)
       .def("after_step", &StepHooks::after_step);
   nb::class_<Receipts>(module, "Receipts")
@@ -514,6 +548,7 @@ void bind_session(nb::module_& module) {
       .def("begin", &LoaderSteps::begin, nb::arg("generation"), nb::arg("receipts").none())
       .def("end", &LoaderSteps::end, nb::arg("batch"), nb::arg("data").none(),
            nb::arg("receipts").none())
+      .def("stay", &LoaderSteps::stay, nb::arg("session"))
       .def("move", &LoaderSteps::move, nb::arg("session"))
       .def("flush", &LoaderSteps::flush)
       .def("used_in_next",

@@ -69,7 +69,7 @@ class TorchHooks:
 
     def remove(self) -> None:
         self._marks.remove()
-        self._marks.on_step = None
+        self._marks.on_step = self._marks.on_step_elsewhere = None
         for handle in self._steps:
             handle.remove()
         for of_class, method, plain in self._replaced:

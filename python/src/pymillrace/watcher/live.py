@@ -46,7 +46,8 @@ class Live(Periodic):
         whole = sum(ns) or 1
         text = (f"{name}: {table.steps} steps in {time.monotonic() - self._begin:.0f} s: "
                 f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
-                f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%")
+                f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%"
+                f"{' (of the thread that fetches batches)' * loop.takes_ahead}")
         self.begin(lambda: _write(text, loop, cores))
 
 

@@ -10,6 +10,9 @@ from .threads import Facts
 from .usage import Usage
 
 
+NEVER_WAITS = 0.9  # share of load from which a thread that takes batches ahead does not wait for the loop
+
+
 @dataclass(frozen=True)
 class DeviceWaits:
     """Waits for a batch during which the device had nothing to do."""
@@ -47,6 +50,30 @@ class LoopFacts:
     @property
     def sees_inside(self) -> bool:
         return self.kind == "DataLoader"
+
+    @property
+    def loop_update_s(self) -> float | None:
+        """Returns the mean length of the loop's update, also where another thread takes the batches; None: unknown."""
+        if not self.takes_ahead:
+            return self.mean_update_s
+        return None if self.loop_waits is None else self.usage.update_s
+
+    @property
+    def share_of_load(self) -> float:
+        """Returns the share of load in load + update, without the first wait and updates."""
+        load, update = 1e-9 * sum(self.breakdown.steady), self.steps * self.mean_update_s
+        return load / (load + update) if load + update > 0 else 0.0
+
+    @property
+    def loop_waits(self) -> float | None:
+        """Returns the share of its time for which a loop waits for the thread that takes batches ahead of it.
+
+        None without such a thread, and where no wait was seen although that thread does not wait for the loop.
+        """
+        usage = self.usage
+        if not self.takes_ahead or usage.steps == 0 or (usage.waited == 0 and self.share_of_load >= NEVER_WAITS):
+            return None
+        return usage.waited / max(1, usage.waited + usage.ns)
 
     @property
     def mean_update_s(self) -> float:

@@ -2,7 +2,7 @@
 
 Every DataLoader constructed after torch was imported takes the overridden arguments, also one of fastai. Those that
 torch refuses without workers are left out there. The script ends with exit code 0 when its main loader is asked for one
-batch more than the plan's steps. While an optimizer exists, only a loader in whose loop one has stepped is the main
+batch more than the plan's steps; where another thread takes the batches, at the next step of an optimizer. While an optimizer exists, only a loader in whose loop one has stepped is the main
 one: a check before the training, as Lightning's, ends nothing.
 """
 from __future__ import annotations
@@ -13,6 +13,8 @@ import inspect
 import json
 import os
 import sys
+import threading
+from contextlib import suppress
 from typing import Any
 
 from .command_line import PLAN
@@ -21,6 +23,7 @@ OF_THREADS = ("threads", "worker_threads", "OMP_NUM_THREADS")  # overrides that 
 FASTAI = "fastai.data.load"  # module of a DataLoader that is no torch DataLoader, but uses its iterators
 # Arguments of DataLoader that torch accepts with workers only.
 ONLY_WITH_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context")
+EXIT_S = 5.0  # for what a script does at its end
 
 
 def steps_of_plan() -> int | None:
@@ -68,6 +71,19 @@ def override_arguments(dataloader: Any) -> None:
 
 class PlannedEnd(SystemExit):
     """Ends a script at the last step of its plan."""
+
+
+def exit_soon() -> None:
+    """Ends this process in EXIT_S, unless it has ended: a thread that fills a queue may wait for its loop for ever."""
+    def leave() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(0)
+
+    timer = threading.Timer(EXIT_S, leave)
+    timer.daemon = True
+    timer.start()
 
 
 def an_optimizer_exists() -> bool:

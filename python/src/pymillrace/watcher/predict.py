@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
 TRANSFER_S = 0.001  # CPU time of either end, with the worker's thread that hands over shared memory
+AHEAD = 1  # batches in the queue of a thread that takes them, at least; how many more is not known
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
 QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
 # Beyond them a record is not believed, since the time of a replay grows with them.
@@ -74,7 +75,7 @@ def input_of(loop: LoopFacts, cores: int) -> DataLoaderInput | None:
     breakdown = loop.breakdown
     if not loop.sees_inside or breakdown.missing or loop.steps < 2 or not breakdown.demands:
         return None
-    if loop.takes_ahead:  # load and update do not take turns in its thread
+    if loop.takes_ahead and loop.loop_waits is None:  # how long the loop takes for an update is not known
         return None
     update = loop.usage.demand() or Demand(blocked_s=loop.mean_update_s)
     batches = breakdown.batches
@@ -82,7 +83,7 @@ def input_of(loop: LoopFacts, cores: int) -> DataLoaderInput | None:
     if not loop.workers:
         send = receive = Demand(cpu_s=TRANSFER_S)
     hand = Demand(cpu_s=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
-    return DataLoaderInput(workers=loop.workers, prefetch=loop.prefetch or PREFETCH,
+    return DataLoaderInput(workers=loop.workers, prefetch=loop.prefetch or PREFETCH, ahead=AHEAD * loop.takes_ahead,
                            batch=max(1, round(loop.images / loop.steps)), cores=cores,
                            fetch=_fetches(breakdown, loop.workers, _pools_per_batch(loop)), send=send, receive=receive,
                            hand=hand, update=update)
@@ -148,7 +149,7 @@ def replay_input(loop: LoopFacts, cores: int) -> ReplayRecord | None:
             "takes_prefetch": of_run.takes_prefetch, "batch_bytes": of_run.batch_bytes,
             "collate_cpu": of_run.collate_cpu, "images_per_s": run.images_per_s,
             "blocked_in_dataset": run.blocked_in_dataset, "update_s": run.update_s, "fetch_error": run.fetch_error,
-            "update_error": run.update_error, "shards": run.shards}
+            "update_error": run.update_error, "shards": run.shards, "ahead": measured.ahead}
 
 
 def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
@@ -161,6 +162,7 @@ def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
                   for key in DEMANDS for cpu, blocked, threads in [record[key]]}
         facts = {key: _number(record[key] if key in FIRST_FACTS else record.get(key, 0.0)) for key in FACTS}
         shards = _within(record.get("shards", 0), 0, MOST_SHARDS)
+        given["ahead"] = _within(record.get("ahead", 0), 0, AHEAD)
         of_run = Recorded(RecordedRun(**facts, shards=shards), _within(record["batch_bytes"], 0, 1 << 40),
                           _number(record["collate_cpu"]), record.get("takes_prefetch") is not False)
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -20,11 +20,12 @@ from .deaths import AT_EXIT, Deaths
 from .errors import InUse, WatchError
 from .faults import stop
 from .hooks import TorchHooks
+from .lane import Lane, WaitHook
 from .live import Live, interval
 from .log import Call, Log
 from .memory import Loop, Memory
 from .messages import say
-from .plan import PlannedEnd, an_optimizer_exists, steps_of_plan, threads_of_plan
+from .plan import PlannedEnd, an_optimizer_exists, exit_soon, steps_of_plan, threads_of_plan
 from .provisional import Provisional
 from .run_directory import (RunDirectory, beside_parent, dump, is_of_one_launch, place, place_in_torch, place_is_known,
                             write_file)
@@ -85,6 +86,7 @@ class Session:
         self._thread: int | None = None
         self._clock: ThreadClock | None = None
         self.hooks: TorchHooks | None = None
+        self._waits: WaitHook | None = None
         self._directory: RunDirectory | None = None
         self._provisional: Provisional | None = None
         self.watchdog = Watchdog(self._look_around)
@@ -162,7 +164,16 @@ class Session:
                 except Exception as error:
                     stop(error)
 
+            def stepped_elsewhere() -> None:
+                try:
+                    session = itself()
+                    if session is not None:
+                        session._stepped_elsewhere()
+                except Exception as error:
+                    stop(error)
+
             self.marks.on_step = stepped
+            self.marks.on_step_elsewhere = stepped_elsewhere
 
     @property
     def is_here(self) -> bool:
@@ -192,8 +203,22 @@ class Session:
         self.stalls.pause()
         self.watchdog.pause()
 
+    def follow_waits(self) -> None:
+        """Measures from now on how long the trainer's thread waits for others, of which one takes batches ahead."""
+        if self._waits is None:
+            self._waits = WaitHook(self.marks)
+
+    def _remove_hooks(self) -> None:
+        if self.hooks is not None:
+            self.hooks.remove()
+        if self._waits is not None:
+            self._waits.remove()
+
     def end_if_planned(self) -> None:
-        """Raises PlannedEnd at the first call of next() after the main loader's last step of a plan."""
+        """Raises PlannedEnd at the first call of next() after the main loader's last step of a plan.
+
+        Where another thread takes the batches, it is the first step of an optimizer after them.
+        """
         main = self.main
         if main is None or self.planned_steps is None or main.table.steps < self.planned_steps:
             return
@@ -206,14 +231,15 @@ class Session:
                 return
         self._ending_since = perf_counter_ns()
         self.close()
+        if main.lane is not None:
+            exit_soon()
         raise PlannedEnd(0)
 
     def close_in_child(self) -> None:
         """Leaves the run to the process that began it, in a forked child."""
         self.closed, self.marks.open = True, False
         faults.recording.discard(self)
-        if self.hooks is not None:
-            self.hooks.remove()
+        self._remove_hooks()
 
     def loader(self, line: str, kind: str, inner: Any, given: bool) -> WatchedLoader:
         """Returns the recording of a loader, named by a line of the script.
@@ -244,7 +270,10 @@ class Session:
     def _stepped(self) -> None:
         """Makes the loader in whose loop an optimizer stepped the main one."""
         front = self.marks.timeline.front
-        if self.main is None or self.main.stepped:
+        if self.main is None:
+            return
+        if self.main.stepped:  # called for plans: the loop itself calls no next() that could end it
+            self.end_if_planned()
             return
         loader = next((one for one in self.loaders if one.table is front), None)
         if front is None:  # another thread takes the batches
@@ -253,8 +282,27 @@ class Session:
         if loader is None:
             return
         loader.stepped = True
-        self.marks.on_step = None
+        if self.planned_steps is None or loader.lane is None:
+            self.marks.on_step = None
         self._make_main(loader)
+
+    def _stepped_elsewhere(self) -> None:
+        """Makes this thread the trainer's, if no optimizer has stepped in the one that iterated first.
+
+        That one takes the batches ahead.
+        """
+        if self.main is None or self.closed:
+            return
+        self.marks.on_step_elsewhere = None
+        if any(one.stepped or (one.lane is not None and one.lane.is_here) for one in self.loaders):
+            return
+        lane = Lane(self.marks.leave_thread(), self.marks, self.clock)
+        self._thread, self._clock = threading.get_ident(), ThreadClock()
+        for one in self.loaders:
+            if one.lane is None:
+                one.stay_in(lane)
+        self.follow_waits()
+        self._stepped()
 
     def _make_main(self, loader: WatchedLoader) -> None:
         if self.main is None or loader is self.main:
@@ -368,8 +416,7 @@ class Session:
                 self._directory.close()
 
     def _conclude(self) -> None:
-        if self.hooks is not None:
-            self.hooks.remove()
+        self._remove_hooks()
         self.pause()
         if self._directory is not None:
             remove_files(self._directory.path)
@@ -388,6 +435,7 @@ class Session:
         self.marks.timeline.close([one.table for one in self.loaders if one.lane is None], now)
         for loader in self.loaders:
             if loader.lane is not None:
+                loader.end_ahead()
                 loader.lane.marks.timeline.close([loader.table], now)
         for loader in self.loaders:
             try:

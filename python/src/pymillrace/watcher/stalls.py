@@ -101,8 +101,8 @@ class Stalls:
         self._looks += 1
         loaders = []
         for wait in waits:
-            report = {"loader": wait.loader, "worker": None, "pid": os.getpid(), "index": None, "file": None,
-                      "stack": [], "unavailable": HELD, **self._left}
+            report: dict[str, Any] = {"loader": wait.loader, "worker": None, "pid": os.getpid(), "index": None,
+                                      "file": None, "stack": [], "unavailable": HELD, **self._left}
             loaders.append((wait.recorder, int(1e9 * _limit_s(wait)), f"pymillrace watch: {printable(wait.loader)}",
                             "\n".join(_who_lines(report)), dump(report).removesuffix("}\n")))
         self._lock_watch.beat(loaders, os.fsencode(directory / "stalls.jsonl"), descriptor() if writes_lines else -1,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from .._watch import STEPS_FOR_VERDICT
 from .breakdown import KINDS, PLACES, Breakdown
 from .figures import blame, by_span, rate
+from .loop_facts import LoopFacts
 from .predict import replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
@@ -71,13 +72,14 @@ def _times(loader: WatchedLoader) -> LoaderTimes:
             "device_gaps_lost": 0 if gaps is None else gaps.lost + gaps.unread}
 
 
-def _loader(loader: WatchedLoader, verdict: Verdict) -> LoaderSummary:
+def _loader(loader: WatchedLoader, loop: LoopFacts, verdict: Verdict) -> LoaderSummary:
     breakdown, times = loader.breakdown, _times(loader)
     return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
             **times,
             "start_method": loader.start_method, "persistent_workers": loader.persistent,
             "shared_memory_needed": loader.shared_memory_needed, "free_shared_memory": loader.free_shared_memory,
             "bound": verdict.bound, "verdict": verdict.sentence, "updates": loader.table.updates,
+            "takes_ahead": loader.lane is not None, "loop_waits": loop.loop_waits,
             "load_rows": {"iter": seconds(loader.table.iter_ns), "end": seconds(loader.ended_ns),
                           "next": times["load_s"] - seconds(loader.table.iter_ns + loader.ended_ns)},
             "blame_table": table(breakdown.waits), "work": table(breakdown.work),
@@ -127,7 +129,7 @@ def make(run: Run, main: WatchedLoader, loaders: list[WatchedLoader], complete: 
         "workers_needed": verdict.workers_needed, "advice": advice(loop, verdict, cores(), predicted),
         "threads": _threads(main), "other_threads_calls": run.foreign_calls, "stalls": run.stalls,
         "deaths": run.deaths, "memory": run.memory, "what_if": predicted,
-        "loaders": [_loader(*one) for one in zip(loaders, verdicts)]}
+        "loaders": [_loader(*one) for one in zip(loaders, loops, verdicts)]}
     record = cast("Summary", {**facts, **times, **results})
     if not complete:
         record["replay"] = replay_input(loop, cores())
@@ -143,6 +145,12 @@ def version() -> str:
         return "uninstalled"
 
 
+def _whose(record: Summary) -> str:
+    """Says of which thread the shares are, where it is not the loop's own."""
+    ahead = any(one["takes_ahead"] for one in record["loaders"] if one["name"] == record["loader"])
+    return " (of the thread that fetches batches)" if ahead else ""
+
+
 def lines(directory: Path, record: Summary) -> list[str]:
     """Returns what a run prints at its end."""
     steps = record["steps"]
@@ -152,7 +160,7 @@ def lines(directory: Path, record: Summary) -> list[str]:
     whole = record["load_s"] + record["update_s"] + record["other_s"]
     load, update, other = (100 * part / whole for part in (record["load_s"], record["update_s"], record["other_s"]))
     text = [f"{record['loader']}: {steps} steps in {record['wall_s']:.1f} s: load {load:.0f}%, update {update:.0f}%, "
-            f"other {other:.0f}%"]
+            f"other {other:.0f}%{_whose(record)}"]
     parts = sorted(((ns, name) for name, ns in record["blame"].items() if name != "load_s" and ns > 0), reverse=True)
     if parts and record["load_s"] > 0:
         text.append("  waits: " + ", ".join(f"{name} {100 * ns / record['load_s']:.0f}%" for ns, name in parts[:4]))

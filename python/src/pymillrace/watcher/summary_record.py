@@ -95,6 +95,10 @@ class LoaderResults(TypedDict):
                                 "`unknown`")]
     verdict: Annotated[str, About("the same as a sentence")]
     updates: Annotated[int, About("steps of optimizers in its loop", "steps")]
+    takes_ahead: Annotated[bool, About("a thread other than the loop's takes the batches: load and update are that "
+                                       "thread's time in `next()` and between")]
+    loop_waits: Annotated[float | None, About("share of its time for which the loop then waits for batches; null where "
+                                              "that is unknown")]
     load_rows: Annotated[LoadRows, About("`load_s` by call")]
     blame_table: Annotated[dict[str, KindTimes], About("load by part and kind")]
     work: Annotated[dict[str, KindTimes], About("what the workers did, whether it was waited for or not")]
@@ -185,6 +189,8 @@ class ReplayRecord(TypedDict):
     fetch_error: Annotated[float, About("`what_if.doubts.fetch`")]
     update_error: Annotated[float, About("`what_if.doubts.update`")]
     shards: Annotated[int, About("of the data set, of which a worker needs one or more; 0: unknown", "shards")]
+    ahead: Annotated[int, About("of a thread other than the loop's that takes batches; 0: there is none. Records "
+                                "before 2026-11-29 have none", "batches")]
 
 
 class ThreadsRecord(TypedDict):

@@ -14,12 +14,13 @@ class Usage:
     """Sums over stretches in which nothing but this loader's loop ran.
 
     `cpu` holds that of the process's other threads during the whole of the stretches, which are the `others`. They
-    used the share `in_next` of it while the trainer's thread was in next().
+    used the share `in_next` of it while the trainer's thread was in next(). `waited` is the time for which the loop
+    waited for the thread that takes batches ahead of it.
     """
-    __slots__ = ("cpu", "delay", "in_next", "ns", "others", "steps", "stretches")
+    __slots__ = ("cpu", "delay", "in_next", "ns", "others", "steps", "stretches", "waited")
 
     def __init__(self) -> None:
-        self.steps = self.ns = self.cpu = self.delay = self.others = 0
+        self.steps = self.ns = self.cpu = self.delay = self.others = self.waited = 0
         self.in_next = 0.0
         self.stretches = deque[tuple[int, int]](maxlen=MOST_STRETCHES)  # the latest ones' steps and ns
 
@@ -31,6 +32,11 @@ class Usage:
         self.others += others
         self.delay += delay
         self.stretches.append((steps, ns))
+
+    def add_loop(self, steps: int, ns: int, cpu: int, waited: int) -> None:
+        """Adds a stretch of a loop ahead of which another thread takes the batches. `ns`: without what it waited."""
+        self.add(steps, ns, cpu, 0, 0)
+        self.waited += waited
 
     def copy(self) -> Usage:
         """Returns a copy, which nothing is added to."""

@@ -8,14 +8,13 @@ from typing import Any
 
 from .._watch import LOAD_THAT_BINDS, STEPS_FOR_VERDICT, WORTHWHILE, load_that_binds
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
-from .loop_facts import LoopFacts
+from .loop_facts import NEVER_WAITS, LoopFacts
 from .predict import best, proposal
 from .threads import IN_LOAD
 from .threads import rows as thread_rows
 
 OWN = "mr.Loader"  # kind of millrace's own loader
 SHARE_TO_TELL = 0.05  # of load + update: with as large a difference, the sentence says what was left out
-LOAD_THAT_BINDS_AHEAD = 0.9  # another thread takes batches ahead: the loop waits if that thread never waits for it
 
 
 @dataclass
@@ -38,11 +37,11 @@ def _percent(part: float) -> str:
 
 def workers_needed(loop: LoopFacts) -> float | None:
     """Returns the workers that would hide load behind this update; None if it cannot be known."""
-    work = loop.breakdown.work
-    if loop.mean_update_s <= 0 or not loop.sees_inside or loop.breakdown.missing or sum(work[NOWHERE]) > 0:
+    work, update_s = loop.breakdown.work, loop.loop_update_s
+    if not update_s or not loop.sees_inside or loop.breakdown.missing or sum(work[NOWHERE]) > 0:
         return None
     busy = sum(sum(work[place]) - work[place][2] for place in (DATASET, TRANSFORM, COLLATE))
-    return 1e-9 * busy / (max(1, loop.steps) * loop.mean_update_s)
+    return 1e-9 * busy / (max(1, loop.steps) * update_s)
 
 
 def _device_gap_share(loop: LoopFacts, steady: float) -> float | None:
@@ -73,15 +72,9 @@ def too_short(steps: int) -> str | None:
     return f"too short: {missing} more step{'s' * (missing != 1)}" if missing > 0 else None
 
 
-def _share_of_load(loop: LoopFacts) -> float:
-    """Returns the share of load in load + update, without the first wait and updates."""
-    load, update = 1e-9 * sum(loop.breakdown.steady), loop.steps * loop.mean_update_s
-    return load / (load + update) if load + update > 0 else 0.0
-
-
 def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
     steady = loop.breakdown.steady
-    load, update, share = 1e-9 * sum(steady), loop.steps * loop.mean_update_s, _share_of_load(loop)
+    load, update, share = 1e-9 * sum(steady), loop.steps * loop.mean_update_s, loop.share_of_load
     tail = "" if loop.sees_inside or loop.kind == OWN else f"; pymillrace cannot see inside {loop.kind}"
     if share - load / (load + loop.update_s or 1.0) >= SHARE_TO_TELL:
         tail = f"; its first {loop.first_steps} updates, which took {loop.first_update_s:.2g} s, are left out{tail}"
@@ -93,24 +86,27 @@ def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
     if gap is not None and gap < LOAD_THAT_BINDS:
         return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update; "
                        f"on the host, load is {_percent(share)} of load + update{tail}", needed)
+    limit = load_that_binds(bool(loop.workers) or not loop.sees_inside)
+    of_loop = f"load is {_percent(share)} of load + update"
     if loop.takes_ahead:
         tail += "; batches are fetched by a thread other than the loop's"
-        if share < LOAD_THAT_BINDS_AHEAD:
-            return Verdict("device", "", "device-bound: the thread that fetches batches spends "
-                           f"{_percent(1 - share)} of its time waiting for the loop{tail}", needed)
-    limit = load_that_binds(bool(loop.workers) or not loop.sees_inside)
+        of_loop = f"the thread that fetches batches waits for the loop {_percent(1 - share)} of its time"
+        limit = NEVER_WAITS
+        if loop.loop_waits is not None:
+            share, limit = loop.loop_waits, load_that_binds(True)
+            of_loop = f"the loop waits for batches {_percent(share)} of its time, {of_loop}"
     if (gap is None and share < limit) or load <= 0:
-        return Verdict("device", "", f"device-bound: load is {_percent(share)} of load + update{tail}", needed)
+        return Verdict("device", "", f"device-bound: {of_loop}{tail}", needed)
     place = max(range(len(PLACES)), key=lambda one: steady[one])
     of_kind = loop.breakdown.waits[place]
     kind = KINDS[max(range(len(KINDS)), key=lambda one: of_kind[one])]
     if place == NOWHERE:
-        return Verdict("unknown", "unknown", f"load-bound: load is {_percent(share)} of load + update; "
+        return Verdict("unknown", "unknown", f"load-bound: {of_loop}; "
                        f"what the loader did meanwhile is unknown{tail}", needed)
     words = {"cpu": "computing", "blocked": "blocked (storage, locks, sleeping)", "cores": "waiting for a core",
              "unknown": "of unknown kind"}
     return Verdict(PLACES[place], kind, f"{PLACES[place]}-bound: {_percent(steady[place] / sum(steady))} of load, "
-                   f"mostly {words[kind]}; load is {_percent(share)} of load + update{tail}", needed)
+                   f"mostly {words[kind]}; {of_loop}{tail}", needed)
 
 
 def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str, Any] | None) -> str:
@@ -140,7 +136,7 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     covered = verdict.bound == "device" and loop.device is not None  # the replay knows nothing of queued work
     if change is not None and verdict.bound != "startup" and not covered:
         return f"advice: {proposal(change)}{_slowest(loop, verdict)}{_shards(loop, change)}"
-    share = _share_of_load(loop)
+    share = loop.share_of_load
     if verdict.bound == "device" and not covered and not loop.takes_ahead and share >= LOAD_THAT_BINDS:
         place = max((DATASET, TRANSFORM, COLLATE), key=lambda one: loop.breakdown.steady[one])
         return (f"advice: without workers the loop waits for all of load, {_percent(share)} of load + update: make the "

@@ -61,6 +61,8 @@ class Stretch(NamedTuple):
     cpu: int  # ns of all threads of the process
     own: int  # ns of CPU time of the trainer's thread
     delay: int  # ns in which the trainer's thread had no core
+    loop: int  # ns of the trainer's thread between loaders
+    waited: int  # ns of these in which it waited for other threads
 
 
 class Recording(Protocol):
@@ -86,6 +88,7 @@ class Recording(Protocol):
     def open(self) -> None: ...
     def start_watchdog(self) -> None: ...
     def end_if_planned(self) -> None: ...
+    def follow_waits(self) -> None: ...
     def summarise(self) -> None: ...
     def failed(self, error: BaseException) -> None: ...
     def write_rows(self, loader: WatchedLoader, rows: str) -> None: ...
@@ -184,9 +187,16 @@ class WatchedLoader:
         if self.lane is not None:
             self.lane.enter()
             return
-        self.lane = Lane(self.session.marks)
+        self.lane = Lane.here(self.session.marks)
+        self.session.follow_waits()
         self.recorder.move(self.lane.marks)
         self._timeline, self.device = self.lane.marks.timeline, None
+
+    def stay_in(self, lane: Lane) -> None:
+        """Goes on in its thread, which has turned out not to be the trainer's."""
+        self.lane, self.device, self.usage = lane, None, Usage()
+        self._stretch, self.recorder.measures = None, False
+        self.recorder.stay(lane.marks)
 
     def moves_here(self, generation: int, receipts: Receipts | None) -> bool:
         """Begins a call of next() in a thread other than the one that iterated so far.
@@ -263,7 +273,7 @@ class WatchedLoader:
 
     def before_next(self) -> None:
         """Does what a call of next() needs only with a plan or a device."""
-        if self.session.planned_steps is not None and self.lane is None:  # the loop would wait for its thread for ever
+        if self.session.planned_steps is not None and self.lane is None:  # this thread's end does not end the loop
             self.session.end_if_planned()
         if self.device is not None:
             self.device.next_begins()
@@ -342,9 +352,10 @@ class WatchedLoader:
     def _stretch_from_here(self) -> Stretch:
         """Returns a stretch that begins with the body of the current step."""
         spans = self.table.spans
-        _, own, delay = self.clock.read()
+        loop, waited = (0, 0) if self.lane is None else self.session.marks.own_time
+        own, delay = self.clock.read()[1:] if self.lane is None or self.lane.is_here else self.lane.used()
         return Stretch(self.table.steps - 1, self.recorder.waits, spans[UPDATE] + spans[LOOP],
-                       spans[SETUP] + spans[EVALUATE] + spans[BETWEEN], process_time_ns(), own, delay)
+                       spans[SETUP] + spans[EVALUATE] + spans[BETWEEN], process_time_ns(), own, delay, loop, waited)
 
     def _measure(self, steps: int) -> None:
         """Adds what the bodies of the steps used since the stretch began, if nothing else ran. `steps`: ended ones."""
@@ -355,12 +366,22 @@ class WatchedLoader:
         end = self._stretch_from_here()
         if end.others != begin.others:
             return
+        if self.lane is not None:
+            waited = end.waited - begin.waited
+            self.usage.add_loop(steps - begin.steps, max(0, end.loop - begin.loop - waited),
+                                (end.cpu - begin.cpu) - (end.own - begin.own), waited)
+            return
         next_cpu, next_delay = self.recorder.used_in_next(begin.waits)
         self.usage.add(steps - begin.steps, end.body - begin.body, end.cpu - begin.cpu - next_cpu,
                        max(0, (end.cpu - begin.cpu) - (end.own - begin.own)), end.delay - begin.delay - next_delay)
         next_others, _, body_others, _ = self.recorder.others
         if next_others > 0:
             self.usage.in_next = next_others / (next_others + body_others)
+
+    def end_ahead(self) -> None:
+        """Ends what is measured of a loop whose batches another thread takes, from the loop's thread."""
+        if self.lane is not None and self.lane.lives:
+            self._measure(self.table.steps - 1)
 
     def _look(self) -> None:
         """Looks in the loop's thread, after at least a step, whether the loop computes outputs only."""
