@@ -32,7 +32,8 @@ void write_at_once(int file, std::string line) {
 }
 
 void append(const std::string& path, const std::string& line) {
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+  const int file =
+      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (file < 0) return;
   [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
   close(file);

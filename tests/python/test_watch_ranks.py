@@ -96,7 +96,7 @@ def train(rank, folder):
 if __name__ == "__main__":
     if sys.argv[3] == "earlier":  # a pass over the data before the ranks exist
         list(watch_plants.loader_of({}, workers=0, batches=3))
-    torch.multiprocessing.spawn(train, (sys.argv[1],), nprocs=2)
+    torch.multiprocessing.start_processes(train, (sys.argv[1],), nprocs=2, start_method=sys.argv[4])
 """
 
 
@@ -123,15 +123,17 @@ def check_both_ranks(run, steps):
     assert all(one["error"] is None and one["complete"] for one in summaries)
 
 
-@pytest.mark.parametrize("way", ("command", "inside"))
-def test_ranks_of_mp_spawn_come_from_torch_distributed(tmp_path, way):
-    stderr = run_script(tmp_path, SPAWNED, way, "once")
+@pytest.mark.parametrize("way, method", (("command", "spawn"), ("inside", "spawn"), ("command", "fork"),
+                                         ("inside", "fork")))
+def test_ranks_of_multiprocessing_come_from_torch_distributed(tmp_path, way, method):
+    """accelerate's debug_launcher forks its ranks."""
+    stderr = run_script(tmp_path, SPAWNED, way, "once", method)
     check_both_ranks(tmp_path / "run", 24)
     assert stderr.count("records: ") == 1  # rank 0 alone prints
 
 
 def test_ranks_of_mp_spawn_lie_beside_the_records_of_their_parent(tmp_path):
-    run_script(tmp_path, SPAWNED, "command", "earlier")
+    run_script(tmp_path, SPAWNED, "command", "earlier", "spawn")
     check_both_ranks(tmp_path / "run.ranks", 24)
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert (summary["rank"], summary["world_size"], summary["steps"]) == (0, 1, 3)

@@ -41,6 +41,8 @@ const std::map<std::string, std::string> kOwnWay{
     {"plugins/templates/reader.cpp", "a data set"},
     {"plugins/templates/reader_test.cpp", "a data set of its own"},
     {"measure/data_loader/clock.cpp", "/proc"},
+    {"measure/data_loader/lock_watch.cpp",
+     "stalls of the run that it records, without following links"},
     {"measure/data_loader/record_ring.cpp", "memory of the trainer, below /proc"},
     {"measure/data_loader/threads.cpp", "/proc"},
     {"strategies/trainer/checkpoint.cpp", "folders, to sync them"},

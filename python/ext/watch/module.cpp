@@ -2,6 +2,7 @@
 // and per batch (measure/data_loader).
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <tuple>
@@ -241,9 +243,9 @@ class StepHooks {
   }
   /// Called ahead of threading.Condition.wait, and after it with what this has returned: when the
   /// thread began to wait for another one, as for a queue. None elsewhere.
-  nb::object before_wait(const nb::args&, const nb::kwargs&) const {
-    if (!takes_part() || timeline->front() != nullptr) return nb::none();
-    return nb::int_(wall_ns());
+  std::optional<std::int64_t> before_wait(const nb::args&, const nb::kwargs&) const {
+    if (!takes_part() || timeline->front() != nullptr) return std::nullopt;
+    return wall_ns();
   }
   void after_wait(std::int64_t began, nb::handle) {
     if (takes_part() && timeline->front() == nullptr) waited += wall_ns() - began;

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from functools import partial
+from multiprocessing.util import Finalize
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ class Session:
         self.wall_begin = time.monotonic()
         self.loaders: list[WatchedLoader] = []
         self.main: WatchedLoader | None = None
-        self.closed = False
+        self.closed = self._forked = False
         self.error: str | None = None
         self.interrupted = False
         self.planned_steps = steps_of_plan()
@@ -145,6 +146,8 @@ class Session:
         summary.version()  # looks through all packages: not in the loop
         self._thread = threading.get_ident()
         self._clock = ThreadClock()
+        if self._forked:  # it ends by os._exit()
+            Finalize(None, self.close, exitpriority=0)
         self.deaths.begin()
         self._provisional = Provisional(self.directory.path / self.file_name("summary", "json", 1))
         every = interval() if self._wants_lines and self.directory.rank == 0 else None
@@ -189,7 +192,7 @@ class Session:
         if self.closed:
             return False
         if self._thread is None:  # nothing was recorded yet; a worker of somebody's loader is no place to begin
-            return not multiprocessing.current_process().daemon
+            return not multiprocessing.current_process().daemon and (not self._forked or place_in_torch() is not None)
         return threading.get_ident() == self._thread
 
     def start_watchdog(self) -> None:
@@ -236,7 +239,10 @@ class Session:
         raise PlannedEnd(0)
 
     def close_in_child(self) -> None:
-        """Leaves the run to the process that began it, in a forked child."""
+        """Leaves the run to the process that began it, in a forked child. Nobody has begun it: a rank may begin one."""
+        if self._directory is None and self._thread is None:
+            self._forked = True
+            return
         self.closed, self.marks.open = True, False
         faults.recording.discard(self)
         self._remove_hooks()
