@@ -70,11 +70,11 @@ TEST_F(LockWatchTest, ReportsAWaitWithoutBeats) {
   ASSERT_TRUE(reported(20s));
   watch_.end();
   const std::string record = text_of(file_);
-  EXPECT_TRUE(record.starts_with("{\"loader\": \"a.py:1\", \"step\": 7, \"waited_s\": 0."))
-      << record;
+  EXPECT_TRUE(record.starts_with("{\"loader\": \"a.py:1\", \"step\": 7, \"waited_s\": ")) << record;
   EXPECT_TRUE(record.ends_with("}\n")) << record;
   const std::string line = lines();
-  EXPECT_TRUE(line.starts_with("a.py:1: no batch for 0 s after step 7: this process\n")) << line;
+  EXPECT_TRUE(line.starts_with("a.py:1: no batch for ")) << line;
+  EXPECT_TRUE(line.ends_with(" s after step 7: this process\n")) << line;
 }
 
 TEST_F(LockWatchTest, IsSilentWhilePythonRunsOrNobodyWaitsForLong) {

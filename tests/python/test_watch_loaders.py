@@ -138,6 +138,7 @@ def test_a_thread_ahead_of_the_loop_and_the_loop_are_one_pipeline(tmp_path, begi
     assert "advice: try num_workers=" in summary["advice"]
 
 
+@timing
 def test_a_queue_whose_waits_are_not_seen_has_no_predictions(tmp_path):
     class Simple(Ahead):
         def __init__(self, source):

@@ -112,7 +112,7 @@ for _ in DataLoader(Hangs(Seen(), 4.0), 2):
         "waited_s": 0, "unavailable": stalls.HELD, **{key: rows[0][key] for key in rows[0] if key.startswith("free_")}}
     assert all(rows[0][key] > 0 for key in ("free_shared_memory", "free_memory", "free_disk"))
     said = [line for line in ended.stderr.splitlines() if "no batch for" in line]
-    assert len(said) == len(rows) and re.match(
+    assert len(said) >= len(rows) and re.match(
         r"pymillrace watch: hold.py:14: no batch for \d s after step 4: this process \(pid \d+\); free: /dev/shm ", said[0])
     assert f"  stack unavailable: {stalls.HELD}" in ended.stderr
     assert json.loads((tmp_path / "run/summary.json").read_text())["stalls"] >= len(rows)
