@@ -40,6 +40,8 @@ readonly FRAMEWORKS_FOLDER=.deps/frameworks
 # Servers of object stores, used by tests that are skipped without them.
 readonly S3_FOLDER=.deps/s3
 
+OS_RELEASE=/etc/os-release
+systems=("Debian 12") # on which packages are installed; quickstart has been tried on more
 offline=false
 cuda=false # --cuda: LibTorch's CUDA libraries even without a driver
 launcher=() # prefix of build commands
@@ -103,22 +105,34 @@ is_installed() {
   [[ $(dpkg-query -W -f '${Status}' "$1" 2>/dev/null) == "install ok installed" ]]
 }
 
-is_debian_12() {
+# is_any_of SYSTEM...: returns whether this system is one of them, such as "Debian 12".
+is_any_of() {
+  local one here
   # shellcheck source=/dev/null
-  [[ -r /etc/os-release ]] && (. /etc/os-release && [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]])
+  here=$( (. "$OS_RELEASE" && echo "${ID:-} ${VERSION_ID:-}") 2>/dev/null) || return 1
+  for one in "$@"; do
+    [[ ${one,,} == "$here" ]] && return 0
+  done
+  return 1
+}
+
+# Prints the name that this system has for a package of Debian.
+local_name() {
+  if [[ $1 == libjpeg62-turbo-dev ]] && is_any_of "Ubuntu 24.04"; then echo libjpeg-turbo8-dev; else echo "$1"; fi
 }
 
 # Prints the name of this system.
 system_name() {
   # shellcheck source=/dev/null
-  (. /etc/os-release && echo "$PRETTY_NAME") 2>/dev/null || uname -sr
+  (. "$OS_RELEASE" && echo "$PRETTY_NAME") 2>/dev/null || uname -sr
 }
 
 # install_packages NAME...: installs the missing ones.
 install_packages() {
   local name missing=()
-  if ! is_debian_12 && [[ ${MILLRACE_PACKAGES:-} == present ]]; then return 0; fi
+  if ! is_any_of "${systems[@]}" && [[ ${MILLRACE_PACKAGES:-} == present ]]; then return 0; fi
   for name in "$@"; do
+    name=$(local_name "$name")
     is_installed "$name" || missing+=("$name")
   done
   if ((${#missing[@]} == 0)); then
@@ -126,8 +140,10 @@ install_packages() {
     return 0
   fi
   local command="apt-get install -y --no-install-recommends ${missing[*]}"
-  if ! is_debian_12; then
-    stop "this is $(system_name): packages are installed on Debian 12 only, and here by hand" \
+  if ! is_any_of "${systems[@]}"; then
+    local known
+    known=$(printf '%s, ' "${systems[@]}")
+    stop "this is $(system_name): packages are installed on ${known%, } only, and here by hand" \
       "install what your system calls: ${missing[*]}" \
       "then run again with MILLRACE_PACKAGES=present in the environment"
   fi

@@ -79,13 +79,22 @@ rm -rf .deps/torch
 message=$( (install_torch) 2>&1 || true)
 expect "too little space is said before" grep -q "LibTorch needs 14 GB for a while, 6 GB are free" <<<"$message"
 
-is_debian_12() { return 1; }
-system_name() { echo "Plan 9"; }
+OS_RELEASE=$PWD/os-release
+printf 'ID=plan9\nVERSION_ID=4\nPRETTY_NAME="Plan 9"\n' >"$OS_RELEASE"
 is_installed() { [[ $1 == git ]]; }
 message=$( (install_packages git cmake) 2>&1 || true)
 expect "an unsupported system is named, with what is supported" \
   grep -qx "error: this is Plan 9: packages are installed on Debian 12 only, and here by hand" <<<"$message"
 expect "what is missing is listed" grep -qx "  install what your system calls: cmake" <<<"$message"
+message=$( (systems+=("Debian 13"); install_packages git cmake) 2>&1 || true)
+expect "all supported systems are named" grep -q "installed on Debian 12, Debian 13 only" <<<"$message"
+expect "a package has its own name here" [ "$(local_name libjpeg62-turbo-dev)" = libjpeg62-turbo-dev ]
+printf 'ID=ubuntu\nVERSION_ID="24.04"\n' >"$OS_RELEASE"
+expect "Ubuntu is known by its version" is_any_of "Debian 12" "Ubuntu 24.04"
+expect "another one is not" eval '! is_any_of "Debian 12" "Ubuntu 22.04"'
+expect "Ubuntu's name of a package is asked for" [ "$(local_name libjpeg62-turbo-dev)" = libjpeg-turbo8-dev ]
+expect "other names are Debian's" [ "$(local_name libtbb-dev)" = libtbb-dev ]
+printf 'ID=plan9\n' >"$OS_RELEASE"
 message=$(MILLRACE_PACKAGES=present install_packages git cmake)
 expect "packages that are said to be present are not asked for" [ -z "$message" ]
 exit $((failures > 0))
