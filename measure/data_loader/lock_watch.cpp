@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -27,8 +28,8 @@ void write_at_once(int file, std::string line) {
   line.resize(std::min(line.size(), kMaxLine));
   line += '\n';
   pollfd one{file, POLLOUT, 0};
-  if (poll(&one, 1, 0) == 1 && one.revents == POLLOUT) [[maybe_unused]]
-    const ssize_t written = write(file, line.data(), line.size());
+  if (poll(&one, 1, 0) != 1 || one.revents != POLLOUT) return;
+  [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
 }
 
 void append(const std::string& path, const std::string& line) {
@@ -85,7 +86,14 @@ LockWatch::LockWatch() : state_(std::make_shared<State>()) {}
 
 void* LockWatch::look(void* of) {
   const std::unique_ptr<std::shared_ptr<State>> owned(static_cast<std::shared_ptr<State>*>(of));
-  State& state = **owned;
+  try {
+    look_around(**owned);
+  } catch (const std::exception&) {  // no memory is left: nobody looks, and the training goes on
+  }
+  return nullptr;
+}
+
+void LockWatch::look_around(State& state) {
   std::unique_lock lock(state.mutex);
   while (!state.ended) {
     state.changed.wait_for(lock, std::chrono::nanoseconds(state.look_ns));
@@ -98,7 +106,6 @@ void* LockWatch::look(void* of) {
     if (report->output.line_file >= 0) write_at_once(report->output.line_file, report->line);
     lock.lock();
   }
-  return nullptr;
 }
 
 bool LockWatch::begin(std::int64_t look_ns) {

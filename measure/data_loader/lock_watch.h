@@ -40,8 +40,8 @@ class LockWatch {
   /// Where stalls are written.
   struct Output {
     std::string file;  ///< appended to
-    int line_file =
-        -1;  ///< descriptor for lines: what it does not take at once is dropped; -1: none
+    /// Descriptor for lines, of which those are dropped that it does not take at once; -1: none.
+    int line_file = -1;
     std::int64_t limit = 0;  ///< reports at most
   };
 
@@ -63,6 +63,7 @@ class LockWatch {
  private:
   struct State;
   static void* look(void* state);
+  static void look_around(State& state);
 
   std::shared_ptr<State> state_;
   pthread_t thread_{};

@@ -138,6 +138,19 @@ def test_a_thread_ahead_of_the_loop_and_the_loop_are_one_pipeline(tmp_path, begi
     assert "advice: try num_workers=" in summary["advice"]
 
 
+def test_an_optimizer_in_a_thread_of_its_own_leaves_the_loop_where_it_is(tmp_path):
+    layer = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), 1e-3)
+    with mr.watching(run=tmp_path / "run"):
+        for batch in DataLoader(Slow(60), batch_size=2):
+            layer(batch.reshape(-1, 1)).sum().backward()
+            stepping = threading.Thread(target=optimizer.step)
+            stepping.start()
+            stepping.join()
+    summary = summary_of(tmp_path / "run")
+    assert summary["steps"] == 30 and not summary["loaders"][0]["takes_ahead"]
+
+
 @timing
 def test_a_queue_whose_waits_are_not_seen_has_no_predictions(tmp_path):
     class Simple(Ahead):

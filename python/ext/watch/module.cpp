@@ -278,6 +278,7 @@ class StepHooks {
   std::int64_t waited = 0;  ///< between loaders, for other threads
   bool open = false;
   bool evaluates = false;                     ///< the latest module was in evaluation mode
+  bool computes = false;                      ///< a module has been called in the thread
   nb::object on_step = nb::none();            ///< called after a step of an optimizer
   nb::object on_step_elsewhere = nb::none();  ///< likewise, in another thread
 
@@ -297,7 +298,10 @@ class StepHooks {
   /// Notes the first forward. Returns false where none is awaited, or in another thread.
   bool begins() {
     if (!armed_ || (open && !takes_part())) return false;
-    if (open) timeline->forward(wall_ns());
+    if (open) {
+      computes = true;
+      timeline->forward(wall_ns());
+    }
     return true;
   }
   /// Reads the mode of a hook's module.
@@ -520,6 +524,7 @@ void bind_session(nb::module_& module) {
       .def_rw("whole", &StepHooks::whole, nb::arg().none())
       .def_rw("open", &StepHooks::open)
       .def_ro("evaluates", &StepHooks::evaluates)
+      .def_ro("computes", &StepHooks::computes)
       .def_rw("on_step", &StepHooks::on_step, nb::arg().none())
       .def_rw("on_step_elsewhere", &StepHooks::on_step_elsewhere, nb::arg().none())
       .def("leave_thread", &StepHooks::leave_thread)

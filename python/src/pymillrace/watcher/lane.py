@@ -36,7 +36,6 @@ class Lane:
     def lives(self) -> bool:
         return any(one.ident == self.marks.thread for one in threading.enumerate())
 
-
     def used(self) -> tuple[int, int]:
         """Returns CPU and run-queue time of the thread in ns, as another thread reads it; zeros if it has ended."""
         number = next((one.native_id for one in threading.enumerate() if one.ident == self.marks.thread), None)

@@ -293,13 +293,15 @@ class Session:
         self._make_main(loader)
 
     def _stepped_elsewhere(self) -> None:
-        """Makes this thread the trainer's, if no optimizer has stepped in the one that iterated first.
+        """Makes this thread the trainer's, if the one that iterated first only takes the batches ahead.
 
-        That one takes the batches ahead.
+        No optimizer has stepped there, and no module was called.
         """
         if self.main is None or self.closed:
             return
         self.marks.on_step_elsewhere = None
+        if self.marks.computes:
+            return
         if any(one.stepped or (one.lane is not None and one.lane.is_here) for one in self.loaders):
             return
         lane = Lane(self.marks.leave_thread(), self.marks, self.clock)
