@@ -64,6 +64,19 @@ def test_commands_on_records_need_no_data_pipeline(without_pipeline, tmp_path):
     assert "\nreplaced by millrace: not predicted: this installation has no data pipeline" in predicted.stdout
 
 
+@needs_torch
+def test_a_free_threaded_python_is_refused_and_its_training_goes_on(tmp_path):
+    flags = "import sys\nsys.abiflags = 't'\n"  # as Python 3.13t says of itself
+    refused = subprocess.run([sys.executable, "-c", f"{flags}import pymillrace"], capture_output=True, text=True, timeout=60)
+    assert refused.stderr.endswith(
+        "ImportError: pymillrace needs a Python with its lock (GIL), and this one is free-threaded\n")
+    (tmp_path / "train.py").write_text(f"{flags}{SCRIPT}print('trained')\n")
+    watched = pymillrace("watch", "--run", "run", sys.executable, "train.py", cwd=tmp_path)
+    assert watched.returncode == 0 and watched.stdout == "trained\n"
+    assert "pymillrace watch: not recorded: this Python is free-threaded" in watched.stderr
+    assert "recording stopped" not in watched.stderr
+
+
 @pytest.mark.parametrize("words", (("watch", "--", "true"), ("compare", "none", "none"), ("what-if", "none")))
 def test_commands_on_records_import_little(tmp_path, words):
     found = imported(*words, cwd=tmp_path) - imported(cwd=tmp_path)

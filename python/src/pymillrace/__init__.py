@@ -5,7 +5,11 @@ Importing it loads neither PyTorch nor NumPy.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
+
+if "t" in sys.abiflags:
+    raise ImportError("pymillrace needs a Python with its lock (GIL), and this one is free-threaded")
 
 from . import _exit
 

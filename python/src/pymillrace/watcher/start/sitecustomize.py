@@ -35,6 +35,10 @@ class _Finder:
 
     def _recorded(self, name: str, path: Any) -> importlib.machinery.ModuleSpec | None:
         sys.meta_path.remove(self)
+        if "t" in sys.abiflags:
+            print("pymillrace watch: not recorded: this Python is free-threaded, and recording needs one with its lock "
+                  "(GIL); the training goes on", file=sys.stderr)
+            return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is None or spec.loader is None:
             return None
