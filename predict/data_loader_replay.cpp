@@ -44,7 +44,7 @@ class Loop {
     bool makes = false, sends = false;
     double rests_until = 0;
   };
-  /// Of the thread that calls next().
+  /// State of the thread that calls next().
   enum class At { waiting, fetching, receiving, handing, putting, training };
 
   static constexpr std::size_t kTrainer = 0;

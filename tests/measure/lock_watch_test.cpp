@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "measure/data_loader/clock.h"
 
@@ -90,13 +91,30 @@ TEST_F(LockWatchTest, IsSilentWhilePythonRunsOrNobodyWaitsForLong) {
   EXPECT_FALSE(reported(100ms)) << "the wait has ended";
 }
 
-TEST_F(LockWatchTest, ReportsAgainAfterTwiceTheTimeUpToALimit) {
+TEST_F(LockWatchTest, ReportsAgainOnlyAfterTwiceTheTime) {
+  waiting_->begin(wall_ns() - 20'000'000, 7);
+  watch_.begin(kLookNs);
+  beat();
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (watch_.reports() < 2 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(1ms);
+  watch_.end();
+  std::istringstream records(text_of(file_));
+  std::vector<double> waited;
+  for (std::string line; std::getline(records, line);)
+    waited.push_back(std::stod(line.substr(line.rfind(' '))));
+  ASSERT_GE(waited.size(), 2u);
+  EXPECT_GE(waited[1], 1.9 * waited[0]);
+}
+
+TEST_F(LockWatchTest, ReportsNoMoreThanItsLimitAndNoLineWithoutAFile) {
   waiting_->begin(wall_ns() - 1'000'000'000, 7);
   watch_.begin(kLookNs);
-  watch_.beat({{waiting_, 10'000'000, "a.py:1", "", "{\"a\": 1"}}, {file_, -1, 2});
+  watch_.beat({{waiting_, 10'000'000, "a.py:1", "", "{\"a\": 1"}}, {file_, -1, 1});
   ASSERT_TRUE(reported(20s));
+  waiting_->begin(wall_ns() - 60'000'000'000, 8);  // another stall
   std::this_thread::sleep_for(100ms);
-  EXPECT_EQ(watch_.reports(), 1);  // the next one comes after 2 s
+  EXPECT_EQ(watch_.reports(), 1);
   watch_.end();
   EXPECT_EQ(lines(), "");
 }

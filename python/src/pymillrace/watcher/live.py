@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from .command_line import EVERY
 from .faults import pass_on, stop
-from .loop_facts import LoopFacts
+from .loop_facts import OF_THAT_THREAD, LoopFacts
 from .periodic import Periodic
 from .predict import quick_predictions, recorded
 from .signals import without_signals_of_writes
@@ -47,7 +47,7 @@ class Live(Periodic):
         text = (f"{name}: {table.steps} steps in {time.monotonic() - self._begin:.0f} s: "
                 f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
                 f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%"
-                f"{' (of the thread that fetches batches)' * loop.takes_ahead}")
+                f"{OF_THAT_THREAD if loop.takes_ahead else ''}")
         self.begin(lambda: _write(text, loop, cores))
 
 

@@ -10,6 +10,7 @@ from .threads import Facts
 from .usage import Usage
 
 
+OF_THAT_THREAD = " (of the thread that fetches batches)"  # follows shares that are not of the loop's own thread
 NEVER_WAITS = 0.9  # share of load from which a thread that takes batches ahead does not wait for the loop
 
 

@@ -2,8 +2,9 @@
 
 Every DataLoader constructed after torch was imported takes the overridden arguments, also one of fastai. Those that
 torch refuses without workers are left out there. The script ends with exit code 0 when its main loader is asked for one
-batch more than the plan's steps; where another thread takes the batches, at the next step of an optimizer. While an optimizer exists, only a loader in whose loop one has stepped is the main
-one: a check before the training, as Lightning's, ends nothing.
+batch more than the plan's steps; where another thread takes the batches, at the next step of an optimizer. While an
+optimizer exists, only a loader in whose loop one has stepped is the main one: a check before the training, as
+Lightning's, ends nothing.
 """
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def input_of(loop: LoopFacts, cores: int) -> DataLoaderInput | None:
     if not loop.workers:
         send = receive = Demand(cpu_s=TRANSFER_S)
     hand = Demand(cpu_s=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
-    return DataLoaderInput(workers=loop.workers, prefetch=loop.prefetch or PREFETCH, ahead=AHEAD * loop.takes_ahead,
+    return DataLoaderInput(workers=loop.workers, prefetch=loop.prefetch or PREFETCH, ahead=AHEAD if loop.takes_ahead else 0,
                            batch=max(1, round(loop.images / loop.steps)), cores=cores,
                            fetch=_fetches(breakdown, loop.workers, _pools_per_batch(loop)), send=send, receive=receive,
                            hand=hand, update=update)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -62,6 +63,21 @@ def _forked() -> None:
 
 
 os.register_at_fork(before=_forks, after_in_child=_forked)
+
+
+def _weak_call(method: Callable[[], None]) -> Callable[[], None]:
+    """Returns a function that calls a method while its object lives, for a hook that must not keep it alive."""
+    weak_method = weakref.WeakMethod(method)
+
+    def call() -> None:
+        try:
+            living = weak_method()
+            if living is not None:
+                living()
+        except Exception as error:
+            stop(error)
+
+    return call
 
 
 class Session:
@@ -157,26 +173,8 @@ class Session:
             apply(threads)
         if "torch" in sys.modules:
             self.hooks = TorchHooks(self.marks)
-            itself = weakref.ref(self)
-
-            def stepped() -> None:
-                try:
-                    session = itself()
-                    if session is not None:
-                        session._stepped()
-                except Exception as error:
-                    stop(error)
-
-            def stepped_elsewhere() -> None:
-                try:
-                    session = itself()
-                    if session is not None:
-                        session._stepped_elsewhere()
-                except Exception as error:
-                    stop(error)
-
-            self.marks.on_step = stepped
-            self.marks.on_step_elsewhere = stepped_elsewhere
+            self.marks.on_step = _weak_call(self._stepped)
+            self.marks.on_step_elsewhere = _weak_call(self._stepped_elsewhere)
 
     @property
     def is_here(self) -> bool:
@@ -239,7 +237,10 @@ class Session:
         raise PlannedEnd(0)
 
     def close_in_child(self) -> None:
-        """Leaves the run to the process that began it, in a forked child. Nobody has begun it: a rank may begin one."""
+        """Leaves the run to the process that began it, in a forked child.
+
+        If no process has begun it, the child may begin one of its own, as a rank.
+        """
         if self._directory is None and self._thread is None:
             self._forked = True
             return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from .._watch import STEPS_FOR_VERDICT
 from .breakdown import KINDS, PLACES, Breakdown
 from .figures import blame, by_span, rate
-from .loop_facts import LoopFacts
+from .loop_facts import OF_THAT_THREAD, LoopFacts
 from .predict import replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
@@ -148,7 +148,7 @@ def version() -> str:
 def _whose(record: Summary) -> str:
     """Says of which thread the shares are, where it is not the loop's own."""
     ahead = any(one["takes_ahead"] for one in record["loaders"] if one["name"] == record["loader"])
-    return " (of the thread that fetches batches)" if ahead else ""
+    return OF_THAT_THREAD if ahead else ""
 
 
 def lines(directory: Path, record: Summary) -> list[str]:
