@@ -1,6 +1,8 @@
 """Loops of Lightning, timm and the Hugging Face Trainer are watched with one added line."""
+import csv
 import json
 import re
+import statistics
 import time
 from pathlib import Path
 
@@ -174,10 +176,11 @@ def with_lightning():
 def test_frameworks_that_hide_the_optimizer_keep_load_and_update(tmp_path, train):
     with mr.watching(run=tmp_path / "run"):
         train()
-    spans = check(tmp_path / "run", 6, 0)["spans"]
-    assert spans["load"] + spans["first_batch"] == pytest.approx(6 * 4 * 0.003, rel=0.25)
-    assert 6 * 0.02 <= spans["update"] + spans["loop"] <= 6 * 0.02 + 0.1  # the first backward starts threads
-    assert spans["update"] >= 6 * 0.02 or train is not with_schedule_free
+    check(tmp_path / "run", 6, 0)
+    with open(tmp_path / "run/steps.csv", encoding="utf-8") as file:
+        rows = [{key: float(row[key]) for key in ("load_s", "update_s")} for row in csv.DictReader(file)]
+    assert statistics.median(row["load_s"] for row in rows) == pytest.approx(4 * 0.003, rel=0.25)
+    assert 0.02 <= statistics.median(row["update_s"] for row in rows) <= 0.04  # with backward and step
 
 
 def hugging_face_trainer(folder):
