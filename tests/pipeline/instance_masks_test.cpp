@@ -111,12 +111,12 @@ TEST(InstanceMasks, NothingIsAllocatedPerSample) {
     options.workers = workers;
     options.grain = 5;  // lists grow with the largest range, whose size follows the clock otherwise
     options.batch = 40;
-    options.epochs = 20;
+    options.epochs = 80;
     Loader loader(reader, plan_for(*reader, {"random_resized_crop{size=32}", "hflip"}), options);
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(loader.next());
+    for (int i = 0; i < 500; ++i) ASSERT_TRUE(loader.next());
     const std::uint64_t before = allocations();
-    for (int i = 0; i < 60; ++i) ASSERT_TRUE(loader.next());
-    EXPECT_LT(allocations() - before, 60u) << workers << " workers, 2400 samples";
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(loader.next());
+    EXPECT_LT(allocations() - before, 240u) << workers << " workers, 12000 samples";
   }
 }
 

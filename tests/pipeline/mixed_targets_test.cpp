@@ -508,13 +508,14 @@ TEST(MixedTargets, NothingIsAllocatedPerSample) {
   for (const int workers : {0, 2}) {
     LoaderOptions options;
     options.workers = workers;
+    options.grain = 5;  // see InstanceMasks.NothingIsAllocatedPerSample
     options.batch = 40;
-    options.epochs = 20;
+    options.epochs = 80;
     Loader loader(reader, plan_for(*reader, {"hflip", "copy_paste", "mosaic", "mixup"}), options);
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(loader.next());
+    for (int i = 0; i < 500; ++i) ASSERT_TRUE(loader.next());
     const std::uint64_t before = allocations();
-    for (int i = 0; i < 60; ++i) ASSERT_TRUE(loader.next());
-    EXPECT_LT(allocations() - before, 240u) << workers << " workers, 2400 samples";
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(loader.next());
+    EXPECT_LT(allocations() - before, 240u) << workers << " workers, 12000 samples";
   }
 }
 
