@@ -123,7 +123,8 @@ def start_when_imported(module: Any, run: str) -> None:
         override_arguments(module.DataLoader)
         _patch(module.DataLoader)
         after = dict.fromkeys(METHODS, lambda imported: replace_in(imported, _watched))
-        sys.meta_path.insert(0, Finder({**after, FASTAI: lambda imported: override_arguments(imported.DataLoader)}))
+        after[FASTAI] = lambda imported: override_arguments(imported.DataLoader)
+        sys.meta_path.insert(0, Finder(after, stop))
         _every.append(Session(Path(run), live=True))
     except Exception as error:
         stop(error)

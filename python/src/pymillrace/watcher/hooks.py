@@ -38,7 +38,7 @@ class TorchHooks:
                        optimizer.register_optimizer_step_post_hook(marks.after_step)]
         self._replaced: list[tuple[Any, str, Any]] = []
         self._enters_compiled = False
-        self._finder = Finder({COMPILER: self._follow_compiler})
+        self._finder = Finder({COMPILER: self._follow_compiler}, stop)
         if COMPILER in sys.modules:
             self._follow_compiler(sys.modules[COMPILER])
         else:

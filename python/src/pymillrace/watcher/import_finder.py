@@ -1,19 +1,20 @@
-"""Calls functions with modules that are imported later."""
+"""Calls functions with modules that are imported later. Needs nothing else of this package."""
 from __future__ import annotations
 
 import importlib.machinery
-from collections.abc import Callable, Mapping
-from typing import Any
 
-from .faults import stop
+TYPE_CHECKING = False  # importing typing would delay the start of every process of `pymillrace watch`
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
 
 class Finder:
     """Finds modules by the other finders, and calls a function with each of them after it has run."""
 
-    def __init__(self, after: Mapping[str, Callable[[Any], None]]) -> None:
-        """`after`: functions by the names of modules."""
-        self._after = after
+    def __init__(self, after: Mapping[str, Callable[[Any], None]], stop: Callable[[Exception], None]) -> None:
+        """`after`: functions by the names of modules. `stop` is called with an error of theirs."""
+        self._after, self._stop = after, stop
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if name not in self._after:
@@ -21,7 +22,7 @@ class Finder:
         try:
             return self._followed(name, path)
         except Exception as error:
-            stop(error)
+            self._stop(error)
             return None  # other finders follow
 
     def _followed(self, name: str, path: Any) -> importlib.machinery.ModuleSpec | None:
@@ -35,7 +36,7 @@ class Finder:
             try:
                 self._after[name](module)
             except Exception as error:
-                stop(error)
+                self._stop(error)
 
         setattr(spec.loader, "exec_module", exec_module)
         return spec

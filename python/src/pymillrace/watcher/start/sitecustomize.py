@@ -12,49 +12,27 @@ import sys
 TYPE_CHECKING = False  # importing typing would delay the start of every process
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MODULE = "torch.utils.data.dataloader"
 
 
-class _Finder:
-    """Finds torch's module by the other finders and starts the recording after it has run."""
+def _follow(run: str) -> None:
+    """Starts the recording after torch's module has run."""
+    spec = importlib.util.spec_from_file_location("pymillrace_import_finder", f"{os.path.dirname(_HERE)}/import_finder.py")
+    assert spec is not None and spec.loader is not None
+    import_finder = importlib.util.module_from_spec(spec)  # without the package, which most processes do not need
+    spec.loader.exec_module(import_finder)
 
-    def __init__(self, directory: str) -> None:
-        self._run = directory  # the script may clear its environment
+    def start(module: ModuleType) -> None:
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+        sys.modules.setdefault(_MODULE, module)
+        from pymillrace.watcher.api import start_when_imported
+        start_when_imported(module, run)
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name != _MODULE:
-            return None
-        try:
-            return self._recorded(name, path)
-        except Exception as error:
-            _stop(error)
-            return None  # other finders follow
-
-    def _recorded(self, name: str, path: Any) -> importlib.machinery.ModuleSpec | None:
-        sys.meta_path.remove(self)
-        if "t" in sys.abiflags:
-            print("pymillrace watch: not recorded: this Python is free-threaded, and recording needs one with its lock "
-                  "(GIL); the training goes on", file=sys.stderr)
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            try:
-                sys.modules.setdefault(_MODULE, module)
-                from pymillrace.watcher.api import start_when_imported
-                start_when_imported(module, self._run)
-            except Exception as error:
-                _stop(error)
-
-        setattr(spec.loader, "exec_module", exec_module)
-        return spec
+    finder = import_finder.Finder({_MODULE: start}, _stop)
+    sys.meta_path.insert(0, finder)
 
 
 def _stop(error: Exception) -> None:
@@ -63,7 +41,7 @@ def _stop(error: Exception) -> None:
         from pymillrace.watcher.faults import stop
     except Exception:
         if sys.stderr is not None:
-            print(f"pymillrace watch: recording stopped: {error}; the training goes on", file=sys.stderr)
+            print(f"pymillrace watch: not recorded: {error}; the training goes on", file=sys.stderr)
     else:
         stop(error)
 
@@ -76,5 +54,8 @@ def _run_the_other_one() -> None:
 
 
 if os.environ.get("PYMILLRACE_WATCH_RUN"):
-    sys.meta_path.insert(0, _Finder(os.environ["PYMILLRACE_WATCH_RUN"]))
+    try:
+        _follow(os.environ["PYMILLRACE_WATCH_RUN"])  # the script may clear its environment
+    except Exception as error:
+        _stop(error)
 _run_the_other_one()
