@@ -1,6 +1,7 @@
 // Makes tensors through DLPack, and arrays through NumPy's C interface.
 #include "python/ext/arrays.h"
 
+#include <atomic>
 #include <utility>
 
 #include "python/ext/gil.h"
@@ -49,7 +50,8 @@ struct NumPy {
 
   /// Returns what was looked up once and is never released. Call it with the GIL.
   static const NumPy& get() {
-    static const NumPy* found = nullptr;  // a local static's own lock could wait for the GIL
+    // A local static's own lock could wait for the GIL.
+    static std::atomic<const NumPy*> found{nullptr};
     if (found == nullptr) {
       const nb::module_ numpy = module("numpy");
       const bool second = nb::hasattr(numpy, "_core");
@@ -66,7 +68,7 @@ struct NumPy {
                         type("uint8"),
                         type("int64")};
     }
-    return *found;
+    return *found.load();
   }
   const nb::object& dtype(nb::dlpack::dtype of) const {
     if (of.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int)) return i64;
@@ -78,7 +80,7 @@ struct NumPy {
 
 nb::object tensor(const void* data, const Shape& shape, nb::dlpack::dtype type,
                   std::shared_ptr<const void> owner) {
-  static PyObject* from_dlpack = nullptr;  // see NumPy::get()
+  static std::atomic<PyObject*> from_dlpack{nullptr};  // see NumPy::get()
   if (from_dlpack == nullptr) {
     // The function behind torch.utils.dlpack.from_dlpack, which only finds out that it has a
     // capsule.
@@ -98,8 +100,8 @@ nb::object tensor(const void* data, const Shape& shape, nb::dlpack::dtype type,
   const nb::object capsule = nb::steal(PyCapsule_New(lent.get(), kUnused, &drop_unused));
   if (!capsule.is_valid()) throw nb::python_error();
   lent.release();  // NOLINT(bugprone-unused-return-value): the capsule has it
-  PyObject* made =
-      survive([&] { return PyObject_CallFunctionObjArgs(from_dlpack, capsule.ptr(), nullptr); });
+  PyObject* made = survive(
+      [&] { return PyObject_CallFunctionObjArgs(from_dlpack.load(), capsule.ptr(), nullptr); });
   if (made == nullptr) throw nb::python_error();
   return nb::steal(made);
 }

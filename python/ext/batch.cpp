@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -205,10 +206,11 @@ std::vector<std::string> Names::of(const std::vector<std::uint64_t>& samples) co
 }
 
 nb::object make_batch(nb::handle type, std::shared_ptr<OwnBatch> own) {
-  static PyObject* const raw = PyUnicode_InternFromString("_raw");
+  static std::atomic<PyObject*> raw{nullptr};  // see NumPy::get()
+  if (raw == nullptr) raw = PyUnicode_InternFromString("_raw");
   const nb::object self = nb::cast(RawBatch{std::move(own)});
   nb::object batch = images_and_labels(type, self);
-  if (survive([&] { return PyObject_SetAttr(batch.ptr(), raw, self.ptr()); }) != 0)
+  if (survive([&] { return PyObject_SetAttr(batch.ptr(), raw.load(), self.ptr()); }) != 0)
     throw nb::python_error();
   return batch;
 }

@@ -58,7 +58,7 @@ class Checks {
 void bind_check(nb::module_& module) {
   nb::class_<Checks>(module, "Checks")
       .def(nb::init<const std::string&, bool>(), nb::arg("name"), nb::arg("may_raise"))
-      .def("next", &Checks::next);
+      .def("next", &Checks::next, nb::lock_self());
 }
 
 }  // namespace millrace::python

@@ -36,6 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = re.compile(r"\.|build|data$|runs$")  # folders at the top that hold no documents
 NEEDS = {
     "data": "a data set that millrace does not generate",
+    "free-threaded": "a free-threaded Python",
     "gpu": "a CUDA device",
     "hosts": "several machines",
     "hours": "more than a quarter of an hour",

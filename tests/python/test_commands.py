@@ -156,14 +156,14 @@ def test_a_missing_program_is_one_line(tmp_path):
 EDITABLE = """
 import importlib.machinery, importlib.util, runpy, sys
 
-built = sys.argv[1]
+built, suffix = sys.argv[1], sys.argv[3]
 
 class Redirect:
     # As scikit-build-core's editable installs do: compiled modules lie elsewhere.
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name in ("pymillrace._core", "pymillrace._predict", "pymillrace._watch"):
-            file = built + "/" + name.split(".")[1] + ".abi3.so"
+            file = built + "/" + name.split(".")[1] + suffix
             loader = importlib.machinery.ExtensionFileLoader(name, file)
             return importlib.util.spec_from_file_location(name, file, loader=loader)
 
@@ -180,7 +180,8 @@ def test_an_editable_install_finds_its_program_and_its_recipes(tmp_path):
     built = pathlib.Path(mr.__file__).parent
     shutil.copytree(built, tmp_path / "pymillrace", ignore=lambda folder, names: [
         name for name in names if not name.endswith(".py") and name != "watcher" and name != "start"])
-    done = run([sys.executable], "-c", EDITABLE, built, tmp_path, env={
+    suffix = next(built.glob("_core.*.so")).name.removeprefix("_core")
+    done = run([sys.executable], "-c", EDITABLE, built, tmp_path, suffix, env={
         **os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
     assert done.returncode == 0, done.stderr
     assert "loader.workers" in done.stdout

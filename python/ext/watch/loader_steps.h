@@ -1,0 +1,58 @@
+// A watched loader's next() in a session.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "measure/data_loader/steps.h"
+#include "python/ext/watch/step_hooks.h"
+#include "python/ext/watch/torch_batch.h"
+
+namespace millrace::python {
+
+/// Steps of a loader in a session.
+class LoaderSteps : public measure::LoopSteps {
+ public:
+  LoaderSteps(std::shared_ptr<StepHooks> session, std::shared_ptr<measure::LoopTable> table,
+              std::shared_ptr<measure::DataLoaderBreakdown> breakdown)
+      : measure::LoopSteps(session->timeline, std::move(table), std::move(breakdown)),
+        session_(std::move(session)) {}
+
+  /// Begins a call of next(). Returns whether it is recorded.
+  bool begin(std::int64_t of, measure::Receipts* receipts) {
+    if (of != generation || !session_->takes_part()) return false;
+    next_begins(measure::wall_ns(), receipts);
+    return true;
+  }
+  /// Ends a call of next(). Returns what is due.
+  int end(std::int64_t batch, nanobind::handle data, const measure::Receipts* receipts) {
+    if (!session_->is_open())
+      return static_cast<int>(measure::Due::nothing);  // the recording ended meanwhile
+    const std::int64_t now = measure::wall_ns();
+    std::int64_t samples = 0;
+    try {
+      samples = samples_in(data);
+    } catch (const nanobind::python_error&) {  // from a signal's handler: next() ends with it
+      next_ended(now, batch, 0, receipts);
+      throw;
+    }
+    next_ended(now, batch, samples, receipts);
+    session_->arm();
+    return static_cast<int>(due(now));
+  }
+  /// Stays in its thread, which has got hooks of its own.
+  void stay(std::shared_ptr<StepHooks> session) { session_ = std::move(session); }
+  /// Goes on in the thread of another session.
+  void move(std::shared_ptr<StepHooks> session) {
+    go_on(session->timeline, measure::wall_ns());
+    session_ = std::move(session);
+  }
+
+ private:
+  std::shared_ptr<StepHooks> session_;
+};
+
+}  // namespace millrace::python
