@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace.watcher import ranks, run_directory
+from pymillrace.watcher import place, ranks, run_directory
 
 SCRIPT = """
 import os
@@ -104,7 +104,7 @@ def run_script(folder, script, way, *arguments):
     """Runs a script of two ranks, as "command" under `pymillrace watch`. Returns what it writes on stderr."""
     (folder / "train.py").write_text(script)
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    clean = {name: value for name, value in os.environ.items() if name not in (*run_directory.LAUNCHERS, "WORLD_SIZE")}
+    clean = {name: value for name, value in os.environ.items() if name not in (*place.LAUNCHERS, "WORLD_SIZE")}
     watch = [sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--"] if way == "command" else []
     done = subprocess.run([*watch, sys.executable, "train.py", str(folder), way, *arguments], cwd=folder, text=True,
                           env={**clean, "PYTHONPATH": path}, stderr=subprocess.PIPE, timeout=200)
@@ -250,7 +250,7 @@ def test_a_rank_that_has_opened_the_directory_leaves_it_to_rank_0(tmp_path):
     assert [file.name for file in tmp_path.glob("run*")] == ["run"]
 
 
-@pytest.mark.parametrize("variables, place, known", (
+@pytest.mark.parametrize("variables, expected, known", (
     ({}, (0, 1), True),
     ({"RANK": "3", "WORLD_SIZE": "4"}, (3, 4), True),
     ({"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}, (1, 2), False),
@@ -261,12 +261,12 @@ def test_a_rank_that_has_opened_the_directory_leaves_it_to_rank_0(tmp_path):
     ({"RANK": "first", "WORLD_SIZE": ""}, (0, 1), True),
     ({"SLURM_PROCID": "1"}, (0, 1), False),
 ))
-def test_the_place_of_the_environment(monkeypatch, variables, place, known):
-    for name in (*run_directory.LAUNCHERS, "GROUP_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"):
+def test_the_place_of_the_environment(monkeypatch, variables, expected, known):
+    for name in (*place.LAUNCHERS, "GROUP_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert (run_directory.place(), run_directory.place_is_known()) == (place, known)
+    assert (place.place(), place.place_is_known()) == (expected, known)
 
 
 def test_a_process_that_does_not_know_its_rank_yet_is_not_in_use(tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 from . import proc
 from .errors import InUse, WatchError
+from .place import is_launched, launch, place, place_in_torch, spawner
 from .records import open_lock, open_record, read_record
 from .signals import without_signals_of_writes
 from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
@@ -21,7 +21,6 @@ from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
 LOCK = "run.lock"
 PATIENCE = 2.0  # seconds to wait for a predecessor that is being killed
 MOST_CONFIG_BYTES = 1 << 20
-LAUNCHERS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # set by them
 RANK_PATIENCE = 60.0  # seconds to wait for rank 0
 TRIAL_BYTES = 4096  # that a place must have room for
 HEADER = "epoch,step,load_s,update_s,other_s,images,loss," + ",".join(NAMES) + ",iter\n"
@@ -29,56 +28,6 @@ HEADER = "epoch,step,load_s,update_s,other_s,images,loss," + ",".join(NAMES) + "
 
 def seconds(ns: float) -> float:
     return ns * 1e-9
-
-
-def place() -> tuple[int, int]:
-    """Returns rank and world size: torch.distributed's once it is initialised, else those of the environment."""
-    found = place_in_torch()
-    if found is not None:
-        return found
-    world_size = _variable("WORLD_SIZE", 1)
-    rank = _variable("RANK", _rank_of_device())
-    return (rank, world_size) if 0 <= rank < world_size else (0, max(1, world_size))
-
-
-def place_in_torch() -> tuple[int, int] | None:
-    """Returns torch.distributed's rank and world size; None while it is not initialised."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return int(distributed.get_rank()), int(distributed.get_world_size())
-
-
-def _rank_of_device() -> int:
-    """Returns the rank as the number of the device tells it: Lightning's launcher sets no RANK."""
-    local = _variable("LOCAL_RANK", 0)
-    return _variable("NODE_RANK", _variable("GROUP_RANK", 0)) * _variable("LOCAL_WORLD_SIZE", 0) + local
-
-
-def _variable(name: str, default: int) -> int:
-    try:
-        return int(os.environ[name])
-    except (KeyError, ValueError):
-        return default
-
-
-def is_launched() -> bool:
-    """Returns whether this process may be one of several ranks: a launcher or multiprocessing has started it."""
-    launched = _variable("WORLD_SIZE", 1) > 1 or any(name in os.environ for name in LAUNCHERS)
-    return launched or _spawner() is not None
-
-
-def _spawner() -> int | None:
-    """Returns the process that has started this one by multiprocessing."""
-    import multiprocessing  # which readers of records do without
-
-    parent = multiprocessing.parent_process()
-    return None if parent is None else parent.pid
-
-
-def place_is_known() -> bool:
-    """Returns whether this process need not wait for torch.distributed to know its rank."""
-    return place_in_torch() is not None or {"RANK", "WORLD_SIZE"} <= os.environ.keys() or not is_launched()
 
 
 def is_of_one_launch(path: Path) -> bool:
@@ -94,8 +43,8 @@ def is_of_one_launch(path: Path) -> bool:
 
 def beside_parent(path: Path) -> Path:
     """Returns the directory of this launch: another one if the process that spawned its ranks records in `path`."""
-    spawner = _spawner()
-    return path.with_name(f"{path.name}.ranks") if spawner is not None and _holder(path) == spawner else path
+    parent = spawner()
+    return path.with_name(f"{path.name}.ranks") if parent is not None and _holder(path) == parent else path
 
 
 def _holder(path: Path) -> int | None:
@@ -116,15 +65,6 @@ def _parent(process: int) -> int | None:
     """Returns the process that has started another one; None if that is not known."""
     fields = (proc.read(f"/proc/{process}/stat") or b"").rpartition(b")")[2].split()  # the name may hold anything
     return int(fields[1]) if len(fields) > 1 else None
-
-
-def _launch() -> str:
-    """Names the launch that this process belongs to, for the other ranks."""
-    names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
-    found = [os.environ.get(name, "") for name in names]
-    if not any(found) and place()[1] > 1:  # processes of one parent, which meet at a file or at an address of their own
-        found.append(str(os.getppid()))
-    return "-".join(found)
 
 
 def refuse_what_is_no_run(path: Path) -> None:
@@ -213,7 +153,7 @@ class RunDirectory:
         self._write_config()
 
     def _write_config(self) -> None:
-        write_file(self.path / "config.toml", f"# launch {_launch()}\n{self._config}")
+        write_file(self.path / "config.toml", f"# launch {launch()}\n{self._config}")
 
     def follow_torch(self) -> bool:
         """Takes the world size that torch.distributed tells by now. Returns False if the directory is another rank's.
@@ -268,12 +208,12 @@ class RunDirectory:
 
         A launcher that sets no RANK runs in rank 0, which may have made it before it launched the others.
         """
-        launched_by_rank_0 = "RANK" not in os.environ and _spawner() is None
+        launched_by_rank_0 = "RANK" not in os.environ and spawner() is None
         deadline = time.monotonic() + RANK_PATIENCE
         while True:
             try:
                 config = read_record(self.path / "config.toml", MOST_CONFIG_BYTES)
-                if config.startswith(f"# launch {_launch()}\n".encode()):
+                if config.startswith(f"# launch {launch()}\n".encode()):
                     return
                 if launched_by_rank_0 and _holder(self.path) == os.getppid():
                     return

@@ -27,10 +27,10 @@ from .live import Live, interval
 from .log import Call, Log
 from .memory import Loop, Memory
 from .messages import say
+from .place import place, place_in_torch, place_is_known
 from .plan import PlannedEnd, an_optimizer_exists, exit_soon, steps_of_plan, threads_of_plan
 from .provisional import Provisional
-from .run_directory import (RunDirectory, beside_parent, dump, is_of_one_launch, place, place_in_torch, place_is_known,
-                            write_file)
+from .run_directory import RunDirectory, beside_parent, dump, is_of_one_launch, write_file
 from .signals import without_signals_of_workers
 from .spans import LOAD
 from .stalls import LEAST_S, Stalls, Wait, of_worker, remove_files
