@@ -329,7 +329,7 @@ def test_a_script_inherits_blocked_and_ignored_signals_unchanged(tmp_path, prepa
     # The exit code counts although SIGCHLD is ignored, which would otherwise lose it.
     done = subprocess.run([*WATCH, str(tmp_path), "--", "sh", "-c", " ".join(map(repr, tells)) + "; exit 5"],
                           capture_output=True, text=True, preexec_fn=prepare, timeout=PATIENCE_S)
-    of_shell = subprocess.run(["sh", "-c", " ".join(map(repr, tells)) + "; exit 5"], capture_output=True, text=True,
+    of_shell = subprocess.run(["/bin/sh", "-c", " ".join(map(repr, tells)) + "; exit 5"], capture_output=True, text=True,
                               preexec_fn=prepare).stdout
     assert done.stdout == of_shell and "SigIgn" in plain and done.returncode == 5
 

@@ -1,5 +1,6 @@
 """Threads beside the loop's own: their CPU time is counted where it was spent, and too many of them are named."""
 import _thread
+import dataclasses
 import json
 import math
 import os
@@ -204,10 +205,26 @@ def test_workers_come_before_threads_where_load_waits_for_storage(monkeypatch, c
     assert text.startswith(f"advice: try {first}:")
 
 
+@pytest.mark.parametrize("workers, expected", (
+    (1, "advice: the loader keeps up; a faster model or device would help, a faster loader would not"),
+    (0, "advice: without workers the loop waits for all of load, 17% of load + update: make the dataset cheaper; no other "
+        "setting is sure to gain 5%")))
+def test_a_loop_that_seldom_waits_is_told_to_measure_its_threads(monkeypatch, workers, expected):
+    monkeypatch.setitem(sys.modules, "torch", Torch)
+    monkeypatch.delitem(sys.modules, "cv2", raising=False)
+    for facts, more in ((Facts(threads=2, trainer=1, wanted=1.9), "; pymillrace what-if --verify measures whether the "
+                         "update is faster with torch.set_num_threads(1)"), (Facts(), "")):
+        loop = dataclasses.replace(loop_of(facts, workers), update_s=20.0 if workers else 5.0)
+        found = verdict.classify(loop, 2)
+        assert found.bound == "device"
+        assert verdict.advice(loop, found, 2, {"rows": [], "settings": {}}) == expected + more
+
+
 @pytest.mark.parametrize("facts, workers, expected", (
-    (MANY, 0, ["torch.set_num_threads(1)"]), (Facts(threads=14, trainer=12, wanted=13), 1, ["torch.set_num_threads(3)"]),
+    (MANY, 0, ["torch.set_num_threads(1)"]), (Facts(threads=14, trainer=12, wanted=13), 1, ["torch.set_num_threads(3)", "torch.set_num_threads(1)"]),
+    (Facts(threads=2, trainer=1, wanted=2), 1, ["torch.set_num_threads(1)"]),  # beside a worker, on more cores
     (Facts(threads=9, worker=3, wanted=8), 2, ["OMP_NUM_THREADS=1"]),
-    (Facts(threads=2, trainer=1, wanted=2, in_load=0.9, pools_in_load=0.05), 0, []), (Facts(), 0, [])))
+    (Facts(threads=2, wanted=2, in_load=0.9, pools_in_load=0.05), 0, []), (Facts(), 0, [])))
 def test_rows_follow_the_threads_that_were_found(monkeypatch, facts, workers, expected):
     monkeypatch.setitem(sys.modules, "torch", Torch)
     monkeypatch.delitem(sys.modules, "cv2", raising=False)
@@ -295,6 +312,6 @@ def test_a_plan_sets_the_environment_of_pools(tmp_path, monkeypatch):
 def test_a_measured_row_without_a_prediction_has_no_error(tmp_path):
     rows = [{**row, "overrides": {"threads": 1}} for row in threads.rows(Facts(worker=3), 2, 2)[:1]]
     runs = [verify.TimedRun(None, 10.0, 0.0), verify.TimedRun(0, 15.0, 0.0), verify.TimedRun(None, 10.0, 0.0)]
-    record = verify._record(rows, verify.Result(runs, {0: 1.5}, {0: 1}, False, {}), tmp_path)
+    record = verify._record(rows, verify.Result(runs, {0: 1.5}, {0: None}, {0: 1}, False, {}), tmp_path)
     assert record["outcomes"][0]["measured"] == 1.5 and record["outcomes"][0]["error"] is None
     assert "1.50" in verify.lines(record)[1] and record["score"]["counted"] == 0

@@ -115,6 +115,33 @@ def test_changes_of_less_than_a_fifth_do_not_count():
                                           "with_interval": 0, "held": 0}
 
 
+def outcome(change, measured, low, high):
+    return {"change": change, "predicted": None, "low": None, "high": None, "measured": measured, "measured_low": low,
+            "measured_high": high, "error": None, "valid_blocks": 3, "failed": None}
+
+
+@pytest.mark.parametrize("outcomes, expected", (
+    ([("a", 1.2, 1.1, 1.3), ("b", 1.46, 1.23, 1.73), ("c", 1.9, 0.9, 4.0)],
+     "advice: b: 1.46 times the images/s, as measured (1.23 to 1.73)"),
+    ([("c", 1.9, 0.9, 4.0), ("d", 1.3, None, None)],
+     "advice: keep what you have; no change was measured to gain 5% for sure")))
+def test_the_change_that_surely_gained_most_is_advised(outcomes, expected):
+    record = {"void": False, "void_runs": 0, "runs": 9, "stopped": None, "outcomes": [outcome(*one) for one in outcomes],
+              "score": {"counted": 0, "with_interval": 0, "held": 0}}
+    text = verify.lines(record)
+    assert text[-1] == expected
+    assert "no change with a prediction had an effect of 20% or more, predicted or measured: nothing counts" in text
+    assert not any(line.startswith("advice") for line in verify.lines({**record, "void": True}))
+
+
+def test_a_measured_ratio_has_an_interval_from_two_blocks_on():
+    rates = iter([10.0, 20.0, 10.0, 10.0, 25.0, 10.0])
+    result = measure([[0], [0]], lambda change: TimedRun(change, next(rates), 0.0))
+    low, high = result.intervals[0]
+    assert low < 2.0 < result.ratios[0] < 2.5 < high
+    assert measure([[0]], lambda change: TimedRun(change, 10.0, 0.0)).intervals == {0: None}
+
+
 def test_the_middle_window_counts_and_few_steps_count_as_a_whole():
     steady = [(4, 0.1)] * 100
     assert rate_of(steady) == pytest.approx(40)
@@ -180,9 +207,10 @@ def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
         assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == before + 14 + 1
     outcome, = record["outcomes"]  # 120 ms per step without workers, 40 with two
     assert outcome["measured"] == pytest.approx(120 / 40, rel=0.25) and abs(outcome["error"]) < 0.25
-    score, held = verify.lines(record)[-2:]
+    score, held, advice = verify.lines(record)[-3:]
     assert record["score"]["counted"] == 1 and "counted changes: 1; median error" in score
     assert held == f"{record['score']['held']} of 1 measured ratio lie within the 90% interval of their prediction"
+    assert advice.startswith("advice: ")
     table = what_if("check/001", cwd=tmp_path)
     assert table.returncode == 0 and "num_workers=2" in table.stdout and "advice: try" in table.stdout
 

@@ -205,6 +205,7 @@ void bind_verification(nb::module_& module) {
           nb::arg("order"), nb::arg("run"))
       .def_prop_ro("is_void", &Verification::is_void)
       .def("ratio", &Verification::ratio, nb::arg("change"))
+      .def("interval", &Verification::interval, nb::arg("change"))
       .def("valid_blocks", &Verification::valid_blocks, nb::arg("change"));
 }
 

@@ -207,25 +207,37 @@ def _children(process: str) -> list[str] | None:
 
 
 def rows(facts: Facts, workers: int, cores: int) -> list[ChangeRecord]:
-    """Returns the changes of numbers of threads to try. Nobody knows what they give before they are measured."""
+    """Returns the changes of numbers of threads to try. Nobody knows what they give before they are measured.
+
+    What pools gain a small model on a CPU is often less than they cost it: one thread is worth a measurement wherever
+    a pool computes.
+    """
     found: list[tuple[str, dict[str, int]]] = []
-    torch, opencv = sys.modules.get("torch"), _opencv_threads()
     omp = [] if os.environ.get("OMP_NUM_THREADS") == "1" else [("OMP_NUM_THREADS=1", {"OMP_NUM_THREADS": 1})]
-    if facts.pools_in_load >= IN_LOAD or (facts.trainer >= 0.5 and facts.oversubscribed(cores)):
-        threads = 1 if facts.pools_in_load >= IN_LOAD else max(1, cores - workers)
-        names = []
-        if torch is not None and torch.get_num_threads() > threads:
-            names.append(f"torch.set_num_threads({threads})")
-        if opencv > threads:
-            names.append(f"cv2.setNumThreads({0 if threads == 1 else threads})")
-        if names:
-            found.append((" and ".join(names), {"threads": threads}))
+    counts = []
+    if facts.trainer >= 0.5 and facts.oversubscribed(cores) and facts.pools_in_load < IN_LOAD:
+        counts.append(max(1, cores - workers))
+    if facts.trainer >= 0.5 or facts.pools_in_load >= IN_LOAD:
+        counts.append(1)
+    for threads in dict.fromkeys(counts):
+        if name := _set_threads(threads):
+            found.append((name, {"threads": threads}))
         elif threads == 1:
             found += omp
     if facts.worker >= 0.5:  # torch itself computes with one thread there
-        found += [("worker_init_fn: cv2.setNumThreads(0)", {"worker_threads": 1})] if opencv > 1 else omp
+        found += [("worker_init_fn: cv2.setNumThreads(0)", {"worker_threads": 1})] if _opencv_threads() > 1 else omp
     return [{"change": change, "overrides": overrides, "ratio": None, "low": None, "high": None,
              "loading_only": False, "images_per_s": None, "loader_images_per_s": None} for change, overrides in dict(found).items()]
+
+
+def _set_threads(threads: int) -> str:
+    """Returns the calls that leave the pools of this process so many threads; an empty text if they have no more."""
+    torch, names = sys.modules.get("torch"), []
+    if torch is not None and torch.get_num_threads() > threads:
+        names.append(f"torch.set_num_threads({threads})")
+    if _opencv_threads() > threads:
+        names.append(f"cv2.setNumThreads({0 if threads == 1 else threads})")
+    return " and ".join(names)
 
 
 def _opencv_threads() -> int:

@@ -140,9 +140,11 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     if verdict.bound == "device" and not covered and not loop.takes_ahead and share >= LOAD_THAT_BINDS:
         place = max((DATASET, TRANSFORM, COLLATE), key=lambda one: loop.breakdown.steady[one])
         return (f"advice: without workers the loop waits for all of load, {_percent(share)} of load + update: make the "
-                f"{PLACES[place]} cheaper; no other setting is sure to gain {100 * (WORTHWHILE - 1):.0f}%")
+                f"{PLACES[place]} cheaper; no other setting is sure to gain {100 * (WORTHWHILE - 1):.0f}%"
+                f"{_threads_of_update(loop, cores)}")
     if verdict.bound == "device":
-        return "advice: the loader keeps up; a faster model or device would help, a faster loader would not"
+        return ("advice: the loader keeps up; a faster model or device would help, a faster loader would not"
+                f"{_threads_of_update(loop, cores)}")
     if verdict.bound == "startup":
         if loop.workers and not loop.persistent and loop.epoch > 1:
             return "advice: set persistent_workers=True, so that workers start once and not in every epoch"
@@ -192,6 +194,14 @@ def _fewer_threads(loop: LoopFacts, verdict: Verdict, cores: int, change: dict[s
         names += " (if the workers' threads are a library's)"
     then = f"; then {change['change']}" if change is not None else ""
     return f"advice: try {names}: {why}; pymillrace what-if --verify measures what that gives{then}"
+
+
+def _threads_of_update(loop: LoopFacts, cores: int) -> str:
+    """Says which numbers of threads to measure, where the update computes on the CPU with several: it may lose by them."""
+    names = [row["change"] for row in thread_rows(loop.threads, loop.workers, cores) if "threads" in row["overrides"]]
+    if not names or loop.device is not None:
+        return ""
+    return f"; pymillrace what-if --verify measures whether the update is faster with {' or '.join(names)}"
 
 
 def _shards(loop: LoopFacts, change: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _predict
-from .._watch import MAX_OTHERS
+from .._watch import MAX_OTHERS, WORTHWHILE
 from ..errors import DataError, Error, UsageError
 from . import child
 from .command_line import PLAN, watched_environment
@@ -67,6 +67,7 @@ class Result:
     """All runs in order, and what they give for each change."""
     runs: list[TimedRun]
     ratios: dict[int, float | None]  # measured; None: it failed, or too few blocks were valid
+    intervals: dict[int, tuple[float, float] | None]  # of 90%; None: fewer than two blocks were valid
     valid_blocks: dict[int, int]
     void: bool  # there is no score
     failed: dict[int, str]  # why a change failed
@@ -99,7 +100,8 @@ def measure(order: list[list[int]], run: Callable[[int | None], TimedRun]) -> Re
     if interruption:
         stopped = str(interruption[0].what)
     ratios = {change: None if change in failed else found.ratio(change) for change in changes}
-    return Result(runs, ratios, {change: found.valid_blocks(change) for change in changes},
+    intervals = {change: None if ratios[change] is None else found.interval(change) for change in changes}
+    return Result(runs, ratios, intervals, {change: found.valid_blocks(change) for change in changes},
                   found.is_void or not changes or bool(interruption), failed, stopped, *interruption)
 
 
@@ -308,9 +310,9 @@ def replaced(summary: dict[str, Any], script: str) -> dict[str, Any]:
 def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[str, Any]:
     outcomes = []
     for i, row in enumerate(rows):
-        measured = result.ratios[i]
+        measured, (low, high) = result.ratios[i], result.intervals[i] or (None, None)
         outcomes.append({"change": row["change"], "predicted": row["ratio"], "low": row["low"], "high": row["high"],
-                         "measured": measured,
+                         "measured": measured, "measured_low": low, "measured_high": high,
                          "error": None if measured is None or row["ratio"] is None else row["ratio"] / measured - 1,
                          "valid_blocks": result.valid_blocks[i], "failed": result.failed.get(i)})
     measured_rows = [one for one in outcomes if one["failed"] is None and one["predicted"] is not None]
@@ -336,13 +338,16 @@ def lines(record: dict[str, Any]) -> list[str]:
     def part(value: float | None, form: str) -> str:
         return "-" if value is None or math.isnan(value) else format(value, form)
 
+    def interval(low: float | None, high: float | None) -> str:
+        return "" if low is None else f"{low:.2f} to {high:.2f}"
+
     wide = max([25, *(len(one["change"]) for one in record["outcomes"])]) + 1
-    text = [f"{'change':<{wide}}{'predicted':>11}{'90%':>14}{'measured':>10}{'error':>9}"]
+    text = [f"{'change':<{wide}}{'predicted':>11}{'90%':>14}{'measured':>10}{'90%':>14}{'error':>9}"]
     for one in record["outcomes"]:
         predicted = "-" if one["predicted"] is None else f"{one['predicted']:.2f}x"
-        interval = "" if one["low"] is None else f"{one['low']:.2f} to {one['high']:.2f}"
-        text.append(f"{one['change']:<{wide}}{predicted:>11}{interval:>14}"
-                    f"{part(one['measured'], '.2f'):>10}{part(one['error'], '+.1%'):>9}")
+        text.append(f"{one['change']:<{wide}}{predicted:>11}{interval(one['low'], one['high']):>14}"
+                    f"{part(one['measured'], '.2f'):>10}{interval(one['measured_low'], one['measured_high']):>14}"
+                    f"{part(one['error'], '+.1%'):>9}")
     text += [f"{one['change']} failed: {one['failed']}" for one in record["outcomes"] if one["failed"]]
     if record["stopped"]:
         text.append(f"stopped: a run without changes failed: {record['stopped']}")
@@ -352,7 +357,7 @@ def lines(record: dict[str, Any]) -> list[str]:
         text.append(f"void: other programs took more than {100 * MAX_OTHERS:.0f}% of the CPU time in "
                     f"{record['void_runs']} of {record['runs']} runs; no score; repeat it on an idle machine")
     elif record["score"]["counted"] == 0:
-        text.append("no change had a predicted or measured effect of 20% or more: nothing counts")
+        text.append("no change with a prediction had an effect of 20% or more, predicted or measured: nothing counts")
     else:
         found = record["score"]
         text.append(f"counted changes: {found['counted']}; median error {found['median_error']:.1%}, worst "
@@ -361,4 +366,16 @@ def lines(record: dict[str, Any]) -> list[str]:
         known = record["score"]["with_interval"]
         text.append(f"{record['score']['held']} of {known} measured ratio{'' if known == 1 else 's'} lie within the 90% "
                     "interval of their prediction")
+    if not record["void"]:
+        text.append(_advice(record["outcomes"]))
     return text
+
+
+def _advice(outcomes: list[dict[str, Any]]) -> str:
+    """Returns one line: the change that was measured to be the fastest, if it surely gains."""
+    sure = [one for one in outcomes if one["failed"] is None and (one["measured_low"] or 0.0) >= WORTHWHILE]
+    if not sure:
+        return f"advice: keep what you have; no change was measured to gain {100 * (WORTHWHILE - 1):.0f}% for sure"
+    fastest = max(sure, key=lambda one: one["measured"])
+    return (f"advice: {fastest['change']}: {fastest['measured']:.2f} times the images/s, as measured "
+            f"({fastest['measured_low']:.2f} to {fastest['measured_high']:.2f})")
