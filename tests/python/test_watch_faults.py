@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import types
 from pathlib import Path
 
@@ -208,6 +209,9 @@ def in_child(folder, body):
             sys.excepthook(*sys.exc_info())
         finally:
             atexit._run_exitfuncs()
+            for thread in threading.enumerate():
+                if thread.name == "pymillrace line":  # which says what was planted in it
+                    thread.join(60)
             sys.stdout.flush()
             os._exit(code)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -238,7 +238,7 @@ def test_a_summary_has_the_memory_of_the_run(tmp_path):
     assert f"{line} <b>full</b> soon" in " ".join(shown.split())
     assert "&lt;b&gt;full&lt;/b&gt; soon" in shown._repr_html_()
     recorded(tmp_path / "none", True, memory=None)
-    assert "memory" not in mr.summary(tmp_path / "none")
+    assert "memory at" not in mr.summary(tmp_path / "none")
 
 
 def test_a_summary_needs_no_recorder(tmp_path):
