@@ -216,6 +216,20 @@ def test_threads_beside_a_training_have_records_of_their_own(tmp_path):
     assert [one["steps"] for one in summary["loaders"]] == [2, 30, 2] and summary["bound"] == "dataset"
 
 
+def test_threads_that_iterate_side_by_side_lose_no_batch(tmp_path):  # no lock keeps those of a free-threaded Python apart
+    loaders = [DataLoader(Slow(200), batch_size=2) for _ in range(4)]
+    threads = [threading.Thread(target=lambda one=one: [list(one) for _ in range(3)]) for one in loaders]
+    with mr.watching(run=tmp_path / "run"):
+        for thread in threads:
+            thread.start()
+        train(DataLoader(Slow(200), batch_size=2), epochs=3)
+        for thread in threads:
+            thread.join()
+    summary = summary_of(tmp_path / "run")
+    assert sorted((one["steps"], one["images"]) for one in summary["loaders"]) == [(300, 600)] * 5
+    assert missing(summary) == 0 and summary["error"] is None
+
+
 def test_an_iterator_that_two_threads_share_stays_with_the_first(tmp_path):
     with mr.watching(run=tmp_path / "run"):
         batches = iter(DataLoader(Slow(60), batch_size=2))
