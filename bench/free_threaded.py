@@ -78,7 +78,8 @@ def main():
         for row in random.sample(rows, len(rows)):
             name, lock, workers = row
             words = [sys.executable, __file__, "--images", str(arguments.images), "--measure", name, str(workers)]
-            done = subprocess.run(words, env={**os.environ, "PYTHON_GIL": str(int(lock))}, check=True, stdout=subprocess.PIPE)
+            environment = {**os.environ, "PYTHON_GIL": str(int(lock))}
+            done = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE)
             rate, cpu, digest, has_lock = json.loads(done.stdout)
             if has_lock != lock:
                 raise SystemExit(f"PYTHON_GIL={int(lock)} had no effect: a module needs the lock")

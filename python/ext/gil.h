@@ -7,8 +7,9 @@
 // objects without the lock. Such threads therefore sleep, in the innermost frame of ours, until the
 // process is gone. musl's pthread_exit() unwinds nothing and ends the thread where it is.
 //
-// A free-threaded interpreter has no such lock. A thread attaches to it by the same calls, for which
-// it waits while the interpreter ends or stops all threads, and other threads run Python meanwhile.
+// A free-threaded interpreter has no such lock. A thread attaches to it by the same calls, for
+// which it waits while the interpreter ends or stops all threads, and other threads run Python
+// meanwhile.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -89,8 +89,9 @@ def augmentation(
     nowhere else, any number of workers gives the same bytes. The result must depend on the arguments alone.
 
     Calls hold Python's interpreter lock, so that workers take turns: use it to try an idea, and write a plugin in C++
-    when it has proved itself. A free-threaded Python has no lock: there they run side by side. What the function raises is the failure of one sample (loader.on_error). The same name
-    defined again, as in a notebook, replaces the function for loaders that are made afterwards.
+    when it has proved itself. A free-threaded Python has no lock: there they run side by side. What the function raises
+    is the failure of one sample (loader.on_error). The same name defined again, as in a notebook, replaces the function
+    for loaders that are made afterwards.
 
     With `compile=True` Numba compiles the function (in nopython mode), and calls hold no lock: workers run it side by
     side. Of the generator it may use random(), integers(), uniform() and normal(), which give the numbers that they
