@@ -155,9 +155,7 @@ void make_engine(Engine* self, const std::vector<std::string>& arguments, int ra
   }
 }
 
-/// Keeps calls on one object apart where Python has no lock that does.
-using Locked = nb::lock_self;
-
+/// Free-threaded interpreters lock the object itself during calls that change it.
 void bind_engine(nb::module_& module) {
   nb::class_<Order>(module, "Order")
       .def(nb::init<std::uint64_t, std::uint64_t, std::uint64_t>(), nb::arg("samples"),
@@ -169,17 +167,17 @@ void bind_engine(nb::module_& module) {
       .def("__init__", &make_engine, nb::arg("arguments"), nb::arg("rank"), nb::arg("world"),
            nb::arg("warps") = false, nb::arg("weights") = nb::none(), nb::arg("lock") = 0,
            nb::arg("unlock") = 0, nb::arg("samples") = nb::none(), nb::arg("ordered") = false)
-      .def("set_orders", &Engine::set_orders, nb::arg("epoch"), nb::arg("orders"), Locked())
-      .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"), Locked())
-      .def("next", &next, nb::arg("type"), nb::arg("numpy"), nb::arg("failures"), Locked())
-      .def("close", &Engine::close, Locked())
+      .def("set_orders", &Engine::set_orders, nb::arg("epoch"), nb::arg("orders"), nb::lock_self())
+      .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"), nb::lock_self())
+      .def("next", &next, nb::arg("type"), nb::arg("numpy"), nb::arg("failures"), nb::lock_self())
+      .def("close", &Engine::close, nb::lock_self())
       .def("sample_name", &Engine::sample_name, nb::arg("index"), nb::call_guard<ReleasedGil>())
       .def("profile", &profile, nb::arg("samples"))
-      .def("identity", &Engine::identity, Locked())
+      .def("identity", &Engine::identity, nb::lock_self())
       .def("toml", &Engine::toml)
       .def_prop_ro("recipe_name", &Engine::recipe_name)
-      .def("batches_of", &Engine::batches_of, nb::arg("samples"), Locked())
-      .def_prop_ro("batches", &Engine::batches, Locked())
+      .def("batches_of", &Engine::batches_of, nb::arg("samples"), nb::lock_self())
+      .def_prop_ro("batches", &Engine::batches, nb::lock_self())
       .def_prop_ro("ahead", &Engine::ahead)
       .def_prop_ro("batch_size", &Engine::batch_size)
       .def_prop_ro("global_batch", &Engine::global_batch)
@@ -193,7 +191,7 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("fingerprint", [](const Engine& e) { return e.dataset().fingerprint; })
       .def_prop_ro("names", [](const Engine& e) { return Names{e.source()}; })
       .def_prop_ro(
-          "extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; }, Locked());
+          "extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; }, nb::lock_self());
 }
 
 /// Returns what to write instead of a key or option that no loader has.

@@ -1,4 +1,4 @@
-// A method of a class of the watched script, with calls around it.
+// Wraps a method of the watched script in calls before and after it.
 #pragma once
 
 #include <nanobind/nanobind.h>

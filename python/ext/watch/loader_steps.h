@@ -1,4 +1,4 @@
-// A watched loader's next() in a session.
+// Records a watched loader's calls of next().
 #pragma once
 
 #include <nanobind/nanobind.h>

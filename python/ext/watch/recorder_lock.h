@@ -1,4 +1,4 @@
-// What keeps the calls of the recorder apart.
+// The recorder's lock, which free-threaded interpreters need.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// Where a watched loop is: its forward, its optimizer's steps, its waits for other threads.
+// Hooks that mark a watched loop's forward, its optimizer's steps, and its waits for other threads.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -32,7 +32,8 @@ nb::object shape_of(nb::handle data) {
 
 /// Returns collections.abc.Mapping, looked up once and kept for good.
 const nb::object& mapping() {
-  static std::atomic<const nb::object*> found{nullptr};  // its own lock could wait for the GIL
+  // A local static's own lock could wait for the GIL.
+  static std::atomic<const nb::object*> found{nullptr};
   if (found == nullptr)
     found = new nb::object(nb::module_::import_("collections.abc").attr("Mapping"));
   return *found.load();
@@ -81,7 +82,8 @@ std::int64_t length_of(nb::handle batch) {
 
 /// Returns pymillrace.watcher.faults, looked up once and kept for good.
 const nb::object& faults() {
-  static std::atomic<const nb::object*> found{nullptr};  // its own lock could wait for the GIL
+  // A local static's own lock could wait for the GIL.
+  static std::atomic<const nb::object*> found{nullptr};
   if (found == nullptr) found = new nb::object(nb::module_::import_("pymillrace.watcher.faults"));
   return *found.load();
 }

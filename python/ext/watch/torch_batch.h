@@ -1,4 +1,4 @@
-// What a batch of torch's DataLoader tells of itself: its number, and how many samples it has.
+// Reads the number of a DataLoader's batch and the number of its samples.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -5,12 +5,13 @@ Importing it loads neither PyTorch nor NumPy.
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
-import importlib.util
 import sys
 from typing import Any
 
 if "t" in sys.abiflags:
+    import importlib.machinery
+    import importlib.util
+
     _found = importlib.util.find_spec(f"{__name__}._watch")
     if _found is None or not str(_found.origin).endswith(importlib.machinery.EXTENSION_SUFFIXES[0]):
         raise ImportError("this pymillrace was built for a Python with its lock (GIL), and this one is free-threaded: "
