@@ -9,7 +9,7 @@ class Images(StreamingDataset):
         return common.image(super().__getitem__(index)["index"])
 
 
-with MDSWriter(out="shards", columns={"index": "int"}, size_limit=256) as writer:
+with MDSWriter(out="shards", exist_ok=True, columns={"index": "int"}, size_limit=256) as writer:
     for index in range(common.COUNT):
         writer.write({"index": index})
 data = Images(local="shards", batch_size=common.BATCH, shuffle=False)
