@@ -19,6 +19,7 @@ class Fetcher:
 
 def recorder(blocks, steps=256):
     """Returns the µs of CPU time per step that the recorder's own code takes, for each of some blocks."""
+    from pymillrace._watch import DETAIL
     from pymillrace.watcher.session import Session
     from pymillrace.watcher.worker import FetchTimer
 
@@ -37,12 +38,14 @@ def recorder(blocks, steps=256):
         for _ in range(blocks):
             begin = thread_time_ns()
             for _ in range(steps):
-                steps_of.begin(generation, None)
-                fetcher.fetch(index)
+                depth = steps_of.begin(generation, None)
+                if depth == DETAIL:
+                    fetcher.fetch(index)
                 due = steps_of.end(timer.recorder.next_batch - 1, batch, None)
                 if due:
                     loader.after_next(batch, due)
-                marks.before_forward()
+                if depth == DETAIL:
+                    marks.before_forward()
                 marks.before_step()
                 marks.after_step()
             found.append(1e-3 * (thread_time_ns() - begin) / steps)
@@ -55,11 +58,11 @@ def recorder_with_worker(blocks, steps=256):
 
     Both take turns in this thread.
     """
-    from pymillrace._watch import FetchProbe, Receipts, RecordRing, SendProbe, ThreadClock
+    from pymillrace._watch import DETAIL, OUTLINE, FetchProbe, Receipts, RecordRing, SendProbe, ThreadClock
     from pymillrace.watcher.clocks import SCHEDSTAT
     from pymillrace.watcher.session import Session
 
-    batch, trainer, worker = [torch.zeros(16, 12), torch.zeros(16)], [], []
+    batch, index, trainer, worker = [torch.zeros(16, 12), torch.zeros(16)], list(range(16)), [], []
     with tempfile.TemporaryDirectory() as run:
         file = RecordRing(4096, 0)
         session = Session(Path(run) / "run")
@@ -75,23 +78,24 @@ def recorder_with_worker(blocks, steps=256):
             begin = thread_time_ns()
             for number in range(block * steps, (block + 1) * steps):
                 probe.next_batch = number
-                probe.begin()
-                probe.collate()
-                probe.end()
-                probe.keep(16)
+                if probe.begin() != OUTLINE:
+                    probe.collate()
+                probe.finish(index)
                 sender.begin((number, None))
                 sender.pickled()
                 sender.sent()
             middle = thread_time_ns()
             for number in range(block * steps, (block + 1) * steps):
-                recorder.begin(generation, receipts)
-                receipts.reads()
-                receipts.received()
-                receipts.rebuilt((number, None))
+                depth = recorder.begin(generation, receipts)
+                if depth == DETAIL:
+                    receipts.reads()
+                    receipts.received()
+                    receipts.rebuilt((number, None))
                 due = recorder.end(number, batch, receipts)
                 if due:
                     loader.after_next(batch, due)
-                marks.before_forward()
+                if depth == DETAIL:
+                    marks.before_forward()
                 marks.before_step()
                 marks.after_step()
             trainer.append(1e-3 * (thread_time_ns() - middle) / steps)

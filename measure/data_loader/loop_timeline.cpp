@@ -82,16 +82,23 @@ void LoopTimeline::leave(std::int64_t now) {
     idle_ += whole;
   } else {
     LoopSpans& ns = stack_.back()->row.ns;
+    if (forward_ != 0) {
+      lead_ = forward_ - since_;
+    } else if (expects_forward_ && lead_ >= 0) {
+      forward_ = since_ + lead_;
+    }
     std::int64_t begin = forward_ != 0 ? forward_ : step_begin_;
     // A step for the batch before may come ahead of the forward.
     if (0 < step_begin_ && step_begin_ < begin) begin = step_begin_;
-    const std::int64_t update = step_end_ != 0 && begin != 0 ? step_end_ - begin : 0;
+    const std::int64_t update =
+        step_end_ != 0 && begin != 0 ? std::max<std::int64_t>(0, step_end_ - begin) : 0;
     ns[kLoop] += whole - update;
     ns[kUpdate] += update;
     busy_ += whole;
   }
   since_ = now;
   forward_ = step_begin_ = step_end_ = 0;
+  expects_forward_ = false;
 }
 
 void LoopTimeline::add(LoopTable& table, LoopSpan span, std::int64_t now) {

@@ -63,6 +63,9 @@ class LoopTimeline {
   void forward(std::int64_t now) {
     if (forward_ == 0) forward_ = now;
   }
+  /// Takes the forward of this body, unless one is marked, to come as long after the body's begin
+  /// as the latest one that was marked.
+  void expect_forward() { expects_forward_ = true; }
   void step_begins(std::int64_t now) {
     if (step_begin_ == 0) step_begin_ = now;
   }
@@ -117,6 +120,8 @@ class LoopTimeline {
   std::int64_t idle_ = 0;
   std::int64_t busy_ = 0;
   std::int64_t forward_ = 0;
+  bool expects_forward_ = false;
+  std::int64_t lead_ = -1;  ///< from a body's begin to its forward; -1: none was marked yet
   std::int64_t step_begin_ = 0;
   std::int64_t step_end_ = 0;
   std::vector<std::shared_ptr<LoopTable>> stack_;

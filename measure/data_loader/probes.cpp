@@ -5,22 +5,28 @@
 namespace millrace::measure {
 namespace {
 
-std::int64_t between(std::int64_t begin, std::int64_t end) {
-  return begin == kUnknown || end == kUnknown ? kUnknown : end - begin;
+void set_parts(WorkerRecord& record, const Usage& dataset, const Usage& collate) {
+  record.dataset_cpu = dataset.cpu;
+  record.dataset_delay = dataset.delay;
+  record.collate_cpu = collate.cpu;
+  record.collate_delay = collate.delay;
 }
 
 }  // namespace
 
-bool FetchProbe::begin() {
+Depth FetchProbe::begin() {
   batch_ = next_batch++;
   collate_.reset();
-  begin_ = clock_->read();
+  const bool timed = unsampled != kUnknown && unsampled-- == 0;
+  measures_ = file_ == nullptr || sampler_.due(wall_ns()) || timed || !start_;
+  begin_ = read();
   if (!start_) start_ = begin_;
-  return unsampled != kUnknown && unsampled-- == 0;
+  if (timed) return Depth::transforms;
+  return measures_ ? Depth::detail : Depth::outline;
 }
 
 std::int64_t FetchProbe::end() {
-  end_ = clock_->read();
+  end_ = read();
   return end_.wall - begin_.wall;
 }
 
@@ -31,20 +37,23 @@ void FetchProbe::keep(std::int64_t samples, std::int64_t transform, std::int64_t
   record_.batch = batch_;
   record_.begin = begin_.wall;
   record_.end = end_.wall;
-  record_.collate = record_.dataset_cpu = record_.dataset_delay = kUnknown;
-  record_.collate_cpu = record_.collate_delay = kUnknown;
-  if (collate_) {  // else the fetcher does not use the collate function that it was given
+  if (!measures_) {
+    estimate_parts(record_);
+  } else if (collate_) {
     record_.collate = collate_->wall;
-    record_.dataset_cpu = collate_->cpu - begin_.cpu;
-    record_.dataset_delay = between(begin_.delay, collate_->delay);
-    record_.collate_cpu = end_.cpu - collate_->cpu;
-    record_.collate_delay = between(collate_->delay, end_.delay);
+    known_.collate.learn(end_.wall - begin_.wall, end_.wall - collate_->wall);
+    set_parts(record_, known_.in_dataset.measured(begin_, *collate_),
+              known_.in_collate.measured(*collate_, end_));
+  } else {  // the fetcher does not use the collate function that it was given
+    record_.collate = kUnknown;
+    set_parts(record_, {}, {});
   }
   record_.samples = samples;
   record_.transform = transform;
   record_.transform_cpu = transform_cpu;
-  record_.start_cpu = start_->cpu;
-  record_.start_delay = start_->delay;
+  const Reading start = start_.value_or(Reading{});  // none where the first batch is estimated
+  record_.start_cpu = start.cpu;
+  record_.start_delay = start.delay;
   // A batch made in the trainer's own thread is not sent.
   record_.send_key = batch_ + 1;
   record_.send_begin = record_.send_end = record_.end;
@@ -52,6 +61,37 @@ void FetchProbe::keep(std::int64_t samples, std::int64_t transform, std::int64_t
   parts_ = std::move(parts);
   any_ = true;
   if (file_ != nullptr) file_->write(record_, parts_);
+}
+
+void FetchProbe::learn(std::int64_t asked, std::int64_t got) {
+  if (!any_ || record_.begin < asked) return;  // it was fetched before
+  const std::int64_t fetch = record_.end - record_.begin;
+  known_.fetch.learn(got - asked, fetch);
+  known_.since_fetched.learn(got - asked - fetch, got - record_.end);
+}
+
+std::optional<WorkerRecord> FetchProbe::estimated(std::int64_t asked, std::int64_t got,
+                                                  std::int64_t samples) const {
+  const std::int64_t fetch = known_.fetch.of(got - asked);
+  if (fetch == kUnknown) return std::nullopt;
+  WorkerRecord record = record_;
+  record.end = got - known_.since_fetched.of(got - asked - fetch);
+  record.begin = record.end - fetch;
+  estimate_parts(record);
+  record.samples = samples;
+  record.transform = record.transform_cpu = kUnknown;
+  return record;
+}
+
+/// Splits the fetch of a record.
+void FetchProbe::estimate_parts(WorkerRecord& record) const {
+  const std::int64_t whole = record.end - record.begin, part = known_.collate.of(whole);
+  record.collate = part == kUnknown ? kUnknown : record.end - part;
+  if (part == kUnknown) {
+    set_parts(record, {}, {});
+  } else {
+    set_parts(record, known_.in_dataset.estimated(whole - part), known_.in_collate.estimated(part));
+  }
 }
 
 void SendProbe::begin(std::int64_t batch) {

@@ -11,60 +11,62 @@ constexpr std::int64_t kChunkNs = 1'000'000'000;
 
 }  // namespace
 
-void Receipts::begin() {
+void Receipts::begin(bool measures) {
   batch = kUnknown;
-  received_ = rebuilt_ = 0;
+  measures_ = measures;
+  begin_ = end_ = {};
 }
 
-void Receipts::reads() {
-  measures_ = sampler_.due(wall_ns());
-  if (measures_) reads_ = clock_->cpu();
-}
+void Receipts::reads() { reads_ = clock_->cpu(); }
 
-void Receipts::received() {
-  if (!measures_) {
-    received_ = wall_ns();
-    return;
-  }
-  begin_ = clock_->read();
-  received_ = begin_.wall;
-  read_cpu_ = begin_.cpu - reads_;
-}
+void Receipts::received() { begin_ = clock_->read(); }
 
 void Receipts::rebuilt(std::int64_t number) {
   batch = number;
-  if (received_ == 0) return;
-  if (!measures_) {
-    rebuilt_ = wall_ns();
-    usage_ = rebuilding_.estimated(rebuilt_ - received_);
-    return;
-  }
-  const Reading end = clock_->read();
-  rebuilt_ = end.wall;
-  usage_ = rebuilding_.measured(begin_, end);
+  if (begin_.wall != 0) end_ = clock_->read();
 }
 
-void Receipts::tell(BatchWait& wait) const {
-  if (pinned) {
-    wait.received = kUnknown;
-    return;
-  }
-  if (batch != wait.batch) return;
-  wait.received = received_;
-  wait.rebuilt = rebuilt_;
-  wait.rebuild_cpu = usage_.cpu;
-  wait.rebuild_delay = usage_.delay;
-  wait.read_cpu = read_cpu_;
+void Receipts::tell(BatchWait& wait, Known& known) const {
+  if (batch != wait.batch || begin_.wall == 0) return;  // received in an earlier call
+  const Usage usage = known.rebuilding.measured(begin_, end_);
+  wait.received = begin_.wall;
+  wait.rebuilt = end_.wall;
+  wait.rebuild_cpu = usage.cpu;
+  wait.rebuild_delay = usage.delay;
+  wait.read_cpu = begin_.cpu - reads_;
+  known.since_received.learn(wait.got - wait.asked, wait.got - wait.received);
+  known.rebuild.learn(wait.got - wait.received, wait.rebuilt - wait.received);
+  known.read_cpu = wait.read_cpu;
 }
 
-void LoopSteps::next_begins(std::int64_t now, Receipts* receipts) {
-  if (receipts != nullptr) receipts->begin();
+void Receipts::estimate(BatchWait& wait, const Known& known) {
+  const std::int64_t whole = wait.got - wait.asked, since = known.since_received.of(whole);
+  if (since == kUnknown || since >= whole) return;  // the call was too short to receive it
+  wait.received = wait.got - since;
+  wait.rebuilt = wait.received + known.rebuild.of(since);
+  const Usage usage = known.rebuilding.estimated(wait.rebuilt - wait.received);
+  wait.rebuild_cpu = usage.cpu;
+  wait.rebuild_delay = usage.delay;
+  wait.read_cpu = known.read_cpu;
+}
+
+void LoopSteps::set_probe(std::shared_ptr<FetchProbe> probe) {
+  probe_ = std::move(probe);
+  if (probe_ == nullptr) return;
+  if (known_probe_ != nullptr) probe_->learn_from(*known_probe_);
+  known_probe_ = probe_;
+}
+
+Depth LoopSteps::next_begins(std::int64_t now, Receipts* receipts) {
+  in_detail_ = sampler_.due(now) || !in_order || (probe_ != nullptr && probe_->times_next());
+  if (receipts != nullptr) receipts->begin(in_detail_);
   asked_ = now;
   waiting->begin(now, table_->steps);
   timeline_->next_begins(table_, now);
   const LoopSpans& row = table_->row.ns;
   if (row[kEvaluate] + row[kBetween] + row[kSetup] > 0) others.drop();  // not the body alone
   others.next_begins(now);
+  return in_detail_ ? Depth::detail : Depth::outline;
 }
 
 void LoopSteps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
@@ -77,11 +79,38 @@ void LoopSteps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t im
   entry.wait.batch = batch;
   entry.wait.asked = asked_;
   entry.wait.got = now;
-  if (receipts != nullptr) receipts->tell(entry.wait);
-  if (probe == nullptr || probe->latest() == nullptr) return;
-  entry.inlined = true;
-  entry.record = *probe->latest();
-  if (entry.record.transform != kUnknown) entry.parts = probe->parts();
+  entry.images = images;
+  if (probe_ != nullptr && in_detail_) {
+    probe_->learn(asked_, now);
+    if (probe_->latest() == nullptr) return;
+    entry.made = made_.size();
+    Made& made = made_.emplace_back(Made{*probe_->latest(), {}});
+    if (made.record.transform != kUnknown) made.parts = probe_->parts();
+  } else if (probe_ != nullptr) {
+    probe_->skip();
+    entry.estimates = true;
+  } else if (receipts != nullptr && receipts->pinned) {
+    entry.wait.received = kUnknown;
+  } else if (receipts != nullptr && in_detail_) {
+    receipts->tell(entry.wait, received_);
+  } else {
+    entry.estimates = receipts != nullptr;
+  }
+}
+
+/// Estimates how the batches of steps in outline came about.
+void LoopSteps::estimate() {
+  for (; estimated_ < waits_.size(); ++estimated_) {
+    Entry& entry = waits_[estimated_];
+    if (!entry.estimates) continue;
+    if (probe_ == nullptr) {
+      Receipts::estimate(entry.wait, received_);
+    } else if (const auto record =
+                   probe_->estimated(entry.wait.asked, entry.wait.got, entry.images)) {
+      entry.made = made_.size();
+      made_.emplace_back(Made{*record, {}});
+    }
+  }
 }
 
 void LoopSteps::go_on(std::shared_ptr<LoopTimeline> timeline, std::int64_t now) {
@@ -107,16 +136,17 @@ bool LoopSteps::read_next(const WorkerRecord& record, WorkerRecord& next) {
 }
 
 std::string LoopSteps::flush() {
+  estimate();
   WorkerRecord read, next;
   Parts parts;
   for (const Entry& entry : waits_) {
     const BatchWait& wait = entry.wait;
-    const WorkerRecord* record = entry.inlined ? &entry.record : nullptr;
-    const Parts* of = &entry.parts;
+    const Made* const made = entry.made != kNotMade ? &made_[entry.made] : nullptr;
+    const WorkerRecord* record = made != nullptr ? &made->record : nullptr;
+    const Parts* of = made != nullptr ? &made->parts : &parts;
     if (record == nullptr && records != nullptr && wait.batch != kUnknown) {
       if (records->read(wait.generation, wait.batch, read, parts)) {
         record = &read;
-        of = &parts;
       } else if (records->holds_later(wait.generation, wait.batch)) {
         ++breakdown_->overruns;
       }
@@ -129,21 +159,26 @@ std::string LoopSteps::flush() {
     }
   }
   waits_.clear();
+  made_.clear();
+  estimated_ = 0;
   others.drop();
   flushed_ = wall_ns();
   return table_->take_rows();
 }
 
-Usage LoopSteps::used_in_next(std::int64_t since) const {
+Usage LoopSteps::used_in_next(std::int64_t since) {
+  estimate();
   const auto known = [](std::int64_t ns) { return std::max<std::int64_t>(0, ns); };
   Usage used{0, 0};
   for (auto at = static_cast<std::size_t>(since); at < waits_.size(); ++at) {
     const Entry& entry = waits_[at];
-    const WorkerRecord& record = entry.record;
-    if (!entry.inlined) {
+    if (entry.made == kNotMade) {
       used.cpu += known(entry.wait.rebuild_cpu) + entry.wait.read_cpu;
       used.delay += known(entry.wait.rebuild_delay);
-    } else if (record.collate != kUnknown) {
+      continue;
+    }
+    const WorkerRecord& record = made_[entry.made].record;
+    if (record.collate != kUnknown) {
       used.cpu += record.dataset_cpu + record.collate_cpu;
       used.delay += known(record.dataset_delay) + known(record.collate_delay);
     }

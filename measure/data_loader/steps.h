@@ -18,15 +18,16 @@
 
 namespace millrace::measure {
 
-/// When the trainer's thread received each batch from the workers' queue, for one iterator. CPU and
-/// run-queue time are measured on some batches, from which those of the others are estimated.
+/// When the trainer's thread received each batch from the workers' queue, for one iterator, and
+/// what CPU and run-queue time that took. It is measured in the steps that are recorded in detail,
+/// from which that of the others is estimated.
 class Receipts {
  public:
   Receipts(std::shared_ptr<ThreadClock> clock, bool by_another_thread)
       : pinned(by_another_thread), clock_(std::move(clock)) {}
 
-  /// Begins a call of next().
-  void begin();
+  /// Begins a call of next(). `measures`: the batch's receipt will be told.
+  void begin(bool measures);
   /// Begins to read a batch's bytes from the pipe.
   void reads();
   void received();
@@ -36,28 +37,35 @@ class Receipts {
   /// Goes on in another thread, with its clock.
   void set_clock(std::shared_ptr<ThreadClock> clock) { clock_ = std::move(clock); }
 
-  /// Fills in what a wait for a batch knows of its receipt.
-  void tell(BatchWait& wait) const;
+  /// What is known of the receipts that were measured, of all iterators of a loader.
+  struct Known {
+    PartEstimate since_received;  ///< of a wait
+    PartEstimate rebuild;         ///< of the time since the batch was received
+    RecurringUsage rebuilding;
+    std::int64_t read_cpu = 0;  ///< of reading the latest batch
+  };
+  /// Fills in when the batch of a wait was received in the call that measured it, and learns from
+  /// it.
+  void tell(BatchWait& wait, Known& known) const;
+  /// Estimates that of a batch whose receipt was not measured.
+  static void estimate(BatchWait& wait, const Known& known);
 
   const bool pinned;  ///< another thread receives the batches
   std::int64_t batch = kUnknown;
 
  private:
   std::shared_ptr<ThreadClock> clock_;
-  Reading begin_;
-  std::int64_t received_ = 0, rebuilt_ = 0;
-  std::int64_t reads_ = 0;     ///< CPU time before reading a batch that is measured
-  std::int64_t read_cpu_ = 0;  ///< of reading the latest measured one
-  Usage usage_;                ///< of rebuilding the latest batch
   bool measures_ = false;
-  UsageSampler sampler_;
-  RecurringUsage rebuilding_;
+  Reading begin_, end_;     ///< of rebuilding the latest batch
+  std::int64_t reads_ = 0;  ///< CPU time before reading its bytes
 };
 
 /// Work that is due after a step: none, begin to measure the loop's body, flush.
 enum class Due { nothing, measure, flush };
 
-/// Waits and rows of one loader. Rows and breakdown are made when flush() is called.
+/// Waits and rows of one loader. Of a step in outline, calls of next() and steps of optimizers are
+/// told; in detail also its first forward, and the fetch or the receipt of its batch. Rows and
+/// breakdown are made when flush() is called.
 class LoopSteps {
  public:
   LoopSteps(std::shared_ptr<LoopTimeline> timeline, std::shared_ptr<LoopTable> table,
@@ -66,47 +74,64 @@ class LoopSteps {
         table_(std::move(table)),
         breakdown_(std::move(breakdown)) {}
 
-  void next_begins(std::int64_t now, Receipts* receipts);
+  Depth next_begins(std::int64_t now, Receipts* receipts);
   /// Ends a call of next() that returned a batch: `batch` of the iterator if it tells.
   void next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
                   const Receipts* receipts);
   /// Returns what is due after a step: flush() after a second, a chunk of steps, or the first step.
   Due due(std::int64_t now) const;
+  /// Goes on with the fetches of another iterator without workers, or with none that can be told.
+  void set_probe(std::shared_ptr<FetchProbe> probe);
   /// Goes on with another timeline.
   void go_on(std::shared_ptr<LoopTimeline> timeline, std::int64_t now);
   /// Splits the waits since the last call. Returns the lines of steps.csv of the rows that have
   /// ended.
   std::string flush();
 
+  const std::shared_ptr<FetchProbe>& probe() const { return probe_; }
+  /// Returns whether the step under way is recorded in detail.
+  bool in_detail() const { return in_detail_; }
   std::int64_t waits() const { return static_cast<std::int64_t>(waits_.size()); }
   /// Returns what next() itself used in the waits from one on.
-  Usage used_in_next(std::int64_t since) const;
+  Usage used_in_next(std::int64_t since);
 
   const std::shared_ptr<Waiting> waiting = std::make_shared<Waiting>();
   std::int64_t generation = 0;  ///< of the iterator in use
   std::int64_t started = 0;     ///< when the workers' processes were started; 0 without workers
-  bool in_order = true;
-  bool first = true;                  ///< no wait was split yet
-  bool measures = false;              ///< a measurement of the loop's body is under way
-  std::shared_ptr<FetchProbe> probe;  ///< without workers
+  bool in_order = true;         ///< else a batch's number is only known from its receipt
+  bool first = true;            ///< no wait was split yet
+  bool measures = false;        ///< a measurement of the loop's body is under way
   std::shared_ptr<RecordRing> records;
   OtherThreads others;  ///< of the trainer's process
 
  private:
   struct Entry {
     BatchWait wait;
-    bool inlined = false;  ///< made in this thread: `record` is its record
+    std::int64_t images = 0;
+    std::size_t made = kNotMade;  ///< place in made_, if the batch was made in this thread
+    bool estimates = false;       ///< how the batch came about
+  };
+  static constexpr std::size_t kNotMade = -1;
+  struct Made {
     WorkerRecord record;
     Parts parts;
   };
 
+  void estimate();
   bool read_next(const WorkerRecord& record, WorkerRecord& next);
 
   std::shared_ptr<LoopTimeline> timeline_;
   std::shared_ptr<LoopTable> table_;
   std::shared_ptr<DataLoaderBreakdown> breakdown_;
   std::vector<Entry> waits_;
-  Parts next_parts_;  ///< of read_next(), unused
+  std::vector<Made> made_;
+  std::size_t estimated_ = 0;  ///< waits for whose batches nothing is left to be estimated
+  Parts next_parts_;           ///< of read_next(), unused
+  std::shared_ptr<FetchProbe> probe_,
+      known_probe_;  ///< in use; of the latest iterator that had one
+  Receipts::Known received_;
+  UsageSampler sampler_;
+  bool in_detail_ = true;
   std::int64_t asked_ = 0;
   std::int64_t flushed_ = 0;
 };

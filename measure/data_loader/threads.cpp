@@ -18,7 +18,7 @@ namespace millrace::measure {
 namespace {
 
 constexpr std::size_t kMaxThreads = 4096, kMaxFollowed = 32;
-constexpr std::int64_t kClockNs = 700;  // one reading of another thread's clock
+constexpr std::int64_t kClockNs = 1500;  // one reading of another thread's clock
 
 /// Reads both times of a thread from a file of scheduling statistics. Returns whether it could.
 bool read_times(int folder, const std::string& name, ThreadTimes& times) {

@@ -1,5 +1,5 @@
-// CPU and run-queue time of work that recurs with every batch. Reading them takes system calls, so
-// they are measured on some batches only.
+// Work that recurs with every batch. Measuring all of it takes system calls and passages through
+// the interpreter, so it is measured on some batches only.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,45 @@ struct Usage {
 /// Returns the sum of two stretches; what is unknown of one is unknown of both.
 Usage operator+(const Usage& one, const Usage& other);
 
-/// Picks the batches to measure, such that the readings take at most 1/4000 of the time on average.
-/// The intervals vary, as a loop may do something else in every so many steps.
+/// How a step or a batch is recorded. What is left out in outline is measured in detail, and what
+/// is measured in detail is estimated in outline.
+enum class Depth { none, outline, detail, transforms };
+
+/// Picks the batches to measure: the first kAllOf, and then so few that measuring takes at most
+/// 1/2000 of the time on average. The intervals vary, as a loop may do something else in every so
+/// many steps.
 class UsageSampler {
  public:
-  /// Returns whether to measure a batch that begins now. The first one is measured. `cost`: ns of
-  /// the readings of one batch.
-  bool due(std::int64_t now, std::int64_t cost = 5000);
+  static constexpr int kAllOf = 64;
+
+  /// Returns whether to measure a batch that begins now. `cost`: ns that this takes, with what the
+  /// system calls slow down afterwards; by default those of a whole step (bench/watch_overhead.py).
+  bool due(std::int64_t now, std::int64_t cost = 50'000);
 
  private:
+  int picked_ = 0;
   std::int64_t next_ = 0;
   std::minstd_rand numbers_;
 };
 
-/// Usage of one kind of work. A batch that is not measured is taken to have used the CPU time of
-/// the latest measured one, however long it took: threads that hand batches over wait for each
-/// other and for the interpreter's lock. Of the rest, the share in which all measured ones had no
-/// core counts as run-queue time.
+/// A part of a stretch of time, which was measured on some batches, from the length of the stretch:
+/// by least squares, in which the latest some 64 measured batches count most. A part that is always
+/// as long has the slope 0, one in proportion to the stretch has the slope 1.
+class PartEstimate {
+ public:
+  void learn(std::int64_t whole, std::int64_t part);
+  /// Returns the part of a stretch, from 0 to `whole`; kUnknown before anything was learned.
+  std::int64_t of(std::int64_t whole) const;
+
+ private:
+  double weight_ = 0, whole_ = 0, part_ = 0;  ///< of those learned, and their means
+  double variance_ = 0, covariance_ = 0;
+};
+
+/// Usage of one kind of work. The CPU time of a batch that is not measured is estimated from its
+/// wall time: threads that hand batches over wait for each other and for the interpreter's lock
+/// without computing more, while a larger picture takes more of both. Of the rest, the share in
+/// which all measured ones had no core counts as run-queue time.
 class RecurringUsage {
  public:
   /// Returns what was measured between two readings, and learns from it.
@@ -43,7 +65,7 @@ class RecurringUsage {
   Usage estimated(std::int64_t wall) const;
 
  private:
-  std::int64_t cpu_ = kUnknown;  ///< of the latest that was measured
+  PartEstimate cpu_;
   bool knows_delay_ = false;
   double off_core_ = 0, delay_ = 0;  ///< sums of all that was measured
 };

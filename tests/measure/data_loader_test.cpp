@@ -16,6 +16,7 @@
 #include "measure/data_loader/breakdown.h"
 #include "measure/data_loader/loop_timeline.h"
 #include "measure/data_loader/record_ring.h"
+#include "measure/data_loader/steps.h"
 #include "measure/data_loader/usage.h"
 
 namespace millrace::measure {
@@ -292,6 +293,37 @@ TEST(LoopTimeline, WhatTheRecorderDoesBetweenStepsIsNoPartOfThem) {
   EXPECT_EQ(table->total[kLog], 960);
 }
 
+TEST(LoopTimeline, AForwardThatIsNotMarkedComesAsLateAsTheOneBefore) {
+  LoopTimeline timeline(0);
+  const auto table = std::make_shared<LoopTable>();
+  std::int64_t now = 0;
+  timeline.iter_begins(table, now);
+  timeline.iter_ended(*table, now);
+  const auto update_of = [&](std::int64_t forward, std::int64_t step, std::int64_t body) {
+    const std::int64_t before = table->total[kUpdate] + table->row.ns[kUpdate];
+    timeline.next_begins(table, now);
+    timeline.next_ended(*table, now, 4);
+    if (forward == 0) timeline.expect_forward();
+    timeline.logged_after_next(*table, now + 500);
+    now += 500;
+    if (forward > 0) timeline.forward(now + forward);
+    timeline.step_begins(now + step);
+    timeline.step_ended(now + step + 5);
+    now += body;
+    timeline.next_begins(table, now);
+    return table->total[kUpdate] + table->row.ns[kUpdate] - before;
+  };
+  EXPECT_EQ(update_of(0, 60, 100), 5);  // none was ever marked: from the step's begin
+  EXPECT_EQ(update_of(20, 60, 100), 45);
+  EXPECT_EQ(update_of(0, 60, 100), 45);
+  EXPECT_EQ(update_of(0, 30, 100), 15);
+  EXPECT_EQ(update_of(0, 10, 100), 5);  // the step has begun before
+  EXPECT_EQ(update_of(50, 60, 100), 15);
+  EXPECT_EQ(update_of(0, 60, 100), 15);
+  timeline.close({table}, now);
+  EXPECT_EQ(table->total[kUpdate] + table->total[kLoop], 7 * 100);
+}
+
 TEST(RecordRing, ABatchIsReadAsItWasWritten) {
   RecordRing ring(4, 1);
   RecordRing same(4, 1, ring.path());  // as a worker maps it
@@ -350,19 +382,59 @@ TEST(RecordRing, WhatAProcessLeftHalfWrittenIsNoBatch) {
   close(file);
 }
 
-TEST(UsageSampler, ReadingsTakeOnePartIn4000OfTheTime) {
+TEST(UsageSampler, MeasuringTakesOnePartIn2000OfTheTime) {
   for (const std::int64_t step : {10'000, 2'000'000, 300'000'000}) {
     UsageSampler sampler;
     std::int64_t measured = 0;
     const std::int64_t steps = 60'000'000'000 / step;
-    EXPECT_TRUE(sampler.due(step));
-    for (std::int64_t i = 2; i <= steps; ++i) measured += sampler.due(i * step) ? 1 : 0;
-    EXPECT_LE(static_cast<double>(measured) * 5000, 1.05 * 60e9 / 4000) << step;
-    EXPECT_GE(measured, std::min<std::int64_t>(steps, 3000) / 2) << step;
+    for (int i = 1; i <= UsageSampler::kAllOf; ++i) EXPECT_TRUE(sampler.due(i * step));
+    for (std::int64_t i = UsageSampler::kAllOf + 1; i <= steps; ++i)
+      measured += sampler.due(i * step) ? 1 : 0;
+    EXPECT_LE(static_cast<double>(measured) * 50e3, 1.05 * 60e9 / 2000) << step;
+    EXPECT_GE(measured, std::min<std::int64_t>(steps - UsageSampler::kAllOf, 600) / 2) << step;
   }
 }
 
-TEST(RecurringUsage, ABatchThatWasNotMeasuredComputedAsTheLatestThatWas) {
+TEST(PartEstimate, IsOneThatNeverChangesAndOneInProportion) {
+  PartEstimate fixed, half;
+  EXPECT_EQ(fixed.of(500), kUnknown);
+  for (std::int64_t whole = 1000; whole < 3000; whole += 100) {
+    fixed.learn(whole, 200);
+    half.learn(whole, whole / 2);
+  }
+  for (const std::int64_t whole : {1000, 1700, 9000}) {
+    EXPECT_EQ(fixed.of(whole), 200);
+    EXPECT_EQ(half.of(whole), whole / 2);
+  }
+  EXPECT_EQ(fixed.of(150), 150);  // no more than the whole
+  EXPECT_EQ(fixed.of(0), 0);
+}
+
+TEST(PartEstimate, SumsAreRightForAnyPartAndTheLatestCountMost) {
+  std::minstd_rand random(1);
+  const auto up_to = [&](std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(0, most)(random);
+  };
+  for (int kind = 0; kind < 3; ++kind) {
+    SCOPED_TRACE(kind);
+    PartEstimate estimate;
+    for (int i = 0; i < 50; ++i)
+      estimate.learn(100'000, 90'000);  // an epoch that was unlike the rest
+    double part = 0, estimated = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      // It computes for a time that varies, waits for a time that varies, and both.
+      const std::int64_t cpu = kind == 1 ? 2'000'000 : 1'000'000 + up_to(2'000'000);
+      const std::int64_t whole = cpu + (kind == 0 ? 0 : up_to(10'000'000));
+      if (up_to(9) == 0) estimate.learn(whole, cpu);
+      if (i < 5000) continue;
+      part += static_cast<double>(cpu);
+      estimated += static_cast<double>(estimate.of(whole));
+    }
+    EXPECT_NEAR(estimated / part, 1, 0.02);
+  }
+}
+
+TEST(RecurringUsage, ABatchThatWasNotMeasuredComputedAsThoseThatWere) {
   RecurringUsage usage;
   EXPECT_EQ(usage.estimated(500).cpu, kUnknown);
   const Usage first = usage.measured({0, 0, 0}, {1000, 200, 400});
@@ -371,9 +443,42 @@ TEST(RecurringUsage, ABatchThatWasNotMeasuredComputedAsTheLatestThatWas) {
   EXPECT_EQ(usage.estimated(1800).cpu, 200);
   EXPECT_EQ(usage.estimated(1800).delay, 800);  // half of what it did not compute
   EXPECT_EQ(usage.estimated(100).cpu, 100);     // no more than it took
-  usage.measured({0, 0, kUnknown}, {1000, 300, kUnknown});
-  EXPECT_EQ(usage.estimated(1800).cpu, 300);
+  usage.measured({0, 0, kUnknown}, {1000, 200, kUnknown});
+  EXPECT_EQ(usage.estimated(1800).cpu, 200);
   EXPECT_EQ(usage.estimated(1800).delay, kUnknown);
+}
+
+TEST(Receipts, ThoseOfOtherBatchesAreEstimatedFromTheMeasuredOnes) {
+  Receipts receipts(std::make_shared<ThreadClock>("/proc/thread-self/schedstat"), false);
+  Receipts::Known known;
+  const auto received = [&](bool measures, std::int64_t batch, std::int64_t waited) {
+    BatchWait wait;
+    wait.batch = batch;
+    wait.asked = wall_ns() - waited;
+    receipts.begin(measures);
+    if (measures) {
+      receipts.reads();
+      receipts.received();
+      receipts.rebuilt(batch);
+    }
+    wait.got = wall_ns();
+    if (measures) {
+      receipts.tell(wait, known);
+    } else {
+      Receipts::estimate(wait, known);
+    }
+    return wait;
+  };
+  EXPECT_EQ(received(false, 0, 1'000'000).received, 0);  // nothing is known yet
+  const BatchWait measured = received(true, 1, 1'000'000), same = received(false, 2, 1'000'000);
+  EXPECT_GT(measured.received, measured.asked);
+  EXPECT_NEAR(static_cast<double>(same.got - same.received),
+              static_cast<double>(measured.got - measured.received), 1);
+  EXPECT_NEAR(static_cast<double>(same.rebuilt - same.received),
+              static_cast<double>(measured.rebuilt - measured.received), 1);
+  EXPECT_EQ(same.read_cpu, measured.read_cpu);
+  EXPECT_EQ(received(false, 3, 0).received, 0);  // in an earlier call
+  EXPECT_EQ(received(true, 4, 0).batch, receipts.batch);
 }
 
 }  // namespace

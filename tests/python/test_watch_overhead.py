@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
 
 from conftest import timing
-from pymillrace._watch import FetchProbe
-from pymillrace.watcher import worker
+from pymillrace._watch import FetchProbe, Steps
+from pymillrace.watcher import watched_loader, worker
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import mean_interval
@@ -29,10 +29,19 @@ class SlowProbe(FetchProbe):
         return super().begin()
 
 
+class SlowSteps(Steps):
+    def begin(self, *given):
+        watch_overhead.compute(PLANTED)
+        return super().begin(*given)
+
+
 @timing
 @pytest.mark.parametrize("workers", (0, 1))
 def test_a_planted_cost_is_found_in_the_process_that_has_it(monkeypatch, workers):
-    monkeypatch.setattr(worker, "FetchProbe", SlowProbe)
+    if workers:
+        monkeypatch.setattr(worker, "FetchProbe", SlowProbe)
+    else:
+        monkeypatch.setattr(watched_loader, "Steps", SlowSteps)
     arguments = Namespace(rounds=2, blocks=4, step_ms=STEP_MS, compile=None)
     trainer, made = watch_overhead.measure(arguments, workers, random.Random(1))
     slowed = made if workers else trainer

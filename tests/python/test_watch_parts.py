@@ -15,13 +15,14 @@ import pytest
 pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
 
 import torch
+from torch.nn.modules import module
 from torch.utils.data import DataLoader
 
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace.watcher import api, ranks
-from pymillrace._watch import FetchProbe, Receipts, RecordRing, SendProbe, StepHooks, Steps
+from pymillrace.watcher import api, iterators, ranks
+from pymillrace._watch import DETAIL, OUTLINE, TRANSFORMS, FetchProbe, Receipts, RecordRing, SendProbe, StepHooks, Steps
 from pymillrace.watcher.breakdown import DATASET, HANDOVER, TRANSFER, Breakdown
 from pymillrace.watcher.clocks import SCHEDSTAT, UNKNOWN, ThreadClock, between
 from pymillrace.watcher.hooks import TorchHooks
@@ -312,8 +313,8 @@ def test_a_record_that_was_overwritten_is_an_overrun(tmp_path):
 @timing
 def test_batches_whose_transfer_is_not_measured_are_taken_to_compute_as_long(tmp_path):
     """Reading the CPU time of each batch would cost too much; one that waits longer does not compute more."""
-    count = 200
-    file, session, breakdown = RecordRing(256, 0), StepHooks(0), Breakdown()
+    count, in_detail = 400, 0
+    file, session, breakdown = RecordRing(512, 0), StepHooks(0), Breakdown()
     session.thread, session.open = threading.get_ident(), True
     steps, receipts = Steps(session, Table(), breakdown), Receipts(ThreadClock(), False)
     steps.generation, steps.records, steps.started = 1, file, 1
@@ -328,7 +329,7 @@ def test_batches_whose_transfer_is_not_measured_are_taken_to_compute_as_long(tmp
             slept[where] += perf_counter() - begin
 
     for batch in range(count):
-        assert steps.begin(1, receipts)
+        depth = steps.begin(1, receipts)
         probe.next_batch = batch
         probe.begin()
         probe.finish([0])
@@ -336,12 +337,16 @@ def test_batches_whose_transfer_is_not_measured_are_taken_to_compute_as_long(tmp
         transfer(batch, "send")
         sender.pickled()
         sender.sent()
-        receipts.reads()
-        receipts.received()
+        if depth == DETAIL:
+            receipts.reads()
+            receipts.received()
         transfer(batch, "rebuild")
-        receipts.rebuilt((batch, None))
+        if depth == DETAIL:
+            receipts.rebuilt((batch, None))
         steps.end(batch, None, receipts)
+        in_detail += depth == DETAIL
     steps.flush()
+    assert 64 < in_detail < count / 2
     for found, where in ((breakdown.work[TRANSFER], "send"), (breakdown.rebuilt, "rebuild")):
         assert 1e-9 * found[0] == pytest.approx(0.0002 * count, rel=0.25)
         assert slept[where] - 0.01 <= 1e-9 * (found[1] + found[2])  # without a core too, where the machine is busy
@@ -355,10 +360,43 @@ def test_what_is_not_measured_at_all_is_unknown(tmp_path):
 
 
 def test_transforms_are_timed_in_the_batch_that_was_asked_for():
-    probe = FetchProbe(0, 1, SCHEDSTAT, None)
-    assert [probe.begin() for _ in range(2)] == [False, False]  # there are no transforms
+    probe = FetchProbe(0, 1, SCHEDSTAT, RecordRing(8, 0))
+    assert [probe.begin() for _ in range(2)] == [DETAIL, DETAIL]  # there are no transforms
     probe.unsampled = 2
-    assert [probe.begin() for _ in range(5)] == [False, False, True, False, False]
+    assert [probe.begin() for _ in range(5)] == [DETAIL, DETAIL, TRANSFORMS, DETAIL, DETAIL]
+    probe.unsampled = 1000
+    depths = [probe.begin() for _ in range(1001)]
+    assert depths.count(OUTLINE) > 900 and depths[-1] == TRANSFORMS
+
+
+@pytest.mark.parametrize("workers", (0, 1))
+def test_fast_steps_are_recorded_in_outline_after_the_first(tmp_path, workers):
+    loader, model = plants_of.loader_of({}, workers, batches=1200), torch.nn.Linear(1, 1)
+    optimizer, in_detail = torch.optim.SGD(model.parameters(), 1e-3), []
+    with mr.watching(run=tmp_path / "run"):
+        batches = iter(loader)
+        for values, _ in batches:
+            in_detail.append(len(module._global_forward_pre_hooks))
+            if workers:
+                assert (batches._worker_result_queue._recv_bytes.__module__ == iterators.__name__) == in_detail[-1]
+            model(values).sum().backward()
+            optimizer.step()
+    assert len(in_detail) == 1200 and in_detail[:64] == [1] * 64 and sum(in_detail) < 300
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["loaders"][0]["batches"]["missing"] == 0 and summary["steps"] == 1200
+    rows = (tmp_path / "run/steps.csv").read_text().splitlines()
+    assert all(float(row.split(",")[10]) > 0 for row in rows[2:])  # each has an update
+
+
+def test_batches_out_of_order_are_all_recorded_in_detail(tmp_path):
+    """Their numbers are only known from their receipts."""
+    if not hasattr(DataLoader(range(1)), "in_order"):
+        pytest.skip(f"NOT TESTED with loaders that are not in order: torch {torch.__version__} has none")
+    loader = DataLoader(plants_of.Samples(600), num_workers=2, in_order=False)
+    with mr.watching(run=tmp_path / "run"):
+        found = sorted(int(index) for _, index in loader)
+    batches = json.loads((tmp_path / "run/summary.json").read_text())["loaders"][0]["batches"]
+    assert found == list(range(600)) and batches["missing"] == batches["overruns"] == 0
 
 
 @pytest.mark.parametrize("task, batch", (((3, [1, 2]), 3), ((-3, None), UNKNOWN), ((True, None), UNKNOWN),

@@ -95,6 +95,22 @@ def test_delays_in_all_places_at_once(tmp_path, workers, method, persistent, kin
     assert main["transforms"][0]["s_per_sample"] < 0.05 * slow
 
 
+@pytest.mark.parametrize("workers", (0, 1))
+@pytest.mark.parametrize("kind", KINDS)
+def test_delays_in_fast_steps_are_estimated_from_those_in_detail(tmp_path, workers, kind):
+    """Steps of 9 ms; most of them are recorded in outline."""
+    planted_errors.pop(os.environ["PYTEST_CURRENT_TEST"].split(" ")[0], None)
+    log, per_call_ms = tmp_path / "plants", {"dataset": 0.5, "collate": 5, "update": 2}
+    if workers and kind == "cpu":  # the collate function would share the interpreter's lock with the thread that sends
+        per_call_ms = {"dataset": 1.2, "update": 2}
+    plants = {place: plants_of.Plant(log, place, kind if place != "update" else "cpu", ms)
+              for place, ms in per_call_ms.items()}
+    summary, updates = watched(tmp_path, plants, workers=workers, batches=500)
+    assert summary["loaders"][0]["batches"]["missing"] == 0
+    for place, plant in plants_of.measured(log).items():
+        check_place(summary, updates, place, kind, plant, workers)
+
+
 def test_waits_are_blamed_on_the_place_that_delays_the_only_worker(tmp_path):
     log = tmp_path / "plants"
     plants = {"dataset": plants_of.Plant(log, "dataset", "blocked", 7)}

@@ -21,11 +21,10 @@ class LoaderSteps : public measure::LoopSteps {
       : measure::LoopSteps(session->timeline, std::move(table), std::move(breakdown)),
         session_(std::move(session)) {}
 
-  /// Begins a call of next(). Returns whether it is recorded.
-  bool begin(std::int64_t of, measure::Receipts* receipts) {
-    if (of != generation || !session_->takes_part()) return false;
-    next_begins(measure::wall_ns(), receipts);
-    return true;
+  /// Begins a call of next(). Returns the Depth of its record.
+  int begin(std::int64_t of, measure::Receipts* receipts) {
+    if (of != generation || !session_->takes_part()) return static_cast<int>(measure::Depth::none);
+    return static_cast<int>(next_begins(measure::wall_ns(), receipts));
   }
   /// Ends a call of next(). Returns what is due.
   int end(std::int64_t batch, nanobind::handle data, const measure::Receipts* receipts) {
@@ -40,7 +39,11 @@ class LoaderSteps : public measure::LoopSteps {
       throw;
     }
     next_ended(now, batch, samples, receipts);
-    session_->arm();
+    if (in_detail()) {
+      session_->arm();
+    } else {
+      session_->timeline->expect_forward();
+    }
     return static_cast<int>(due(now));
   }
   /// Stays in its thread, which has got hooks of its own.

@@ -95,7 +95,7 @@ void bind_records(nb::module_& module) {
             if (PyTuple_Check(task.ptr())) probe.next_batch = batch_of(task);
           },
           nb::arg("task").none())
-      .def("begin", &FetchProbe::begin)
+      .def("begin", [](FetchProbe& probe) { return static_cast<int>(probe.begin()); })
       .def("collate", &FetchProbe::collate)
       .def("restart_clock", &FetchProbe::restart_clock, nb::arg("schedstat"))
       .def("end", &FetchProbe::end)
@@ -267,7 +267,7 @@ void bind_session(nb::module_& module) {
       .def("move", &LoaderSteps::move, nb::arg("session"))
       .def("flush", &LoaderSteps::flush)
       .def("used_in_next",
-           [](const LoaderSteps& steps, std::int64_t since) {
+           [](LoaderSteps& steps, std::int64_t since) {
              const Usage used = steps.used_in_next(since);
              return std::pair(used.cpu, used.delay);
            })
@@ -290,7 +290,7 @@ void bind_session(nb::module_& module) {
       .def_rw("in_order", &LoaderSteps::in_order)
       .def_rw("measures", &LoaderSteps::measures)
       .def_ro("first", &LoaderSteps::first)
-      .def_rw("probe", &LoaderSteps::probe, nb::arg().none())
+      .def_prop_rw("probe", &LoaderSteps::probe, &LoaderSteps::set_probe, nb::arg().none())
       .def_rw("records", &LoaderSteps::records, nb::arg().none());
 }
 
@@ -361,6 +361,9 @@ NB_MODULE(_watch, module) {
   module.attr("WORTHWHILE") = rules::kWorthwhile;
   module.attr("ENOUGH") = rules::kEnough;
   module.attr("INTERVAL_LEVEL") = rules::kIntervalLevel;
+  module.attr("OUTLINE") = static_cast<int>(Depth::outline);
+  module.attr("DETAIL") = static_cast<int>(Depth::detail);
+  module.attr("TRANSFORMS") = static_cast<int>(Depth::transforms);
   module.attr("MEASURE") = static_cast<int>(Due::measure);
   module.attr("FLUSH") = static_cast<int>(Due::flush);
   module.attr("UNKNOWN") = kUnknown;

@@ -45,6 +45,13 @@ class RecorderClass : public nanobind::class_<T, Options...> {
     Base::def_rw(std::forward<Given>(given)..., Held());
     return *this;
   }
+  template <class Get, class Set, class... Given>
+  RecorderClass& def_prop_rw(const char* name, Get&& get, Set&& set, Given&&... given) {
+    Base::def_prop_rw(name, std::forward<Get>(get), std::forward<Set>(set),
+                      nanobind::for_getter(Held()), nanobind::for_setter(Held()),
+                      std::forward<Given>(given)...);
+    return *this;
+  }
   template <class... Given>
   RecorderClass& def_prop_ro(Given&&... given) {
     Base::def_prop_ro(std::forward<Given>(given)..., Held());

@@ -25,7 +25,9 @@ Py_ssize_t size_of(nb::handle data) {
 
 /// Returns the attribute "shape", or null.
 nb::object shape_of(nb::handle data) {
-  PyObject* const shape = PyObject_GetAttrString(data.ptr(), "shape");
+  static std::atomic<PyObject*> name{nullptr};  // kept for good, as mapping()
+  if (name == nullptr) name = checked(PyUnicode_InternFromString("shape")).release().ptr();
+  PyObject* const shape = PyObject_GetAttr(data.ptr(), name);
   if (shape == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError) != 0) PyErr_Clear();
   return checked(shape);
 }

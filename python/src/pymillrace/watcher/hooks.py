@@ -1,4 +1,4 @@
-"""Hooks into torch: the first forward of a module after a batch, and every optimizer step.
+"""Hooks into torch: the first forward of a module after a batch that is recorded in detail, and every optimizer step.
 
 The hook on modules is removed by its own first call, because a global hook slows every module's call down, and when
 compiled code begins, because torch.compile would compile it too. The hooks act in the trainer's thread only.

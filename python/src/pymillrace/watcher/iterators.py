@@ -2,7 +2,8 @@
 
 A DataLoader keeps its class and its attributes. DataLoader.__iter__ (and torchdata's StatefulDataLoader.__iter__), and
 the __init__ of torch's iterators, are replaced once per process; for a watched loader they give the iterator a subclass
-of its own class whose __next__ tells the session when it was called and when it returned.
+of its own class whose __next__ tells the session when it was called and when it returned. How the batch came about is
+told in the steps that are recorded in detail: the other ones pass through nothing else of the recorder.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .._watch import Around, Receipts
+from .._watch import DETAIL, OUTLINE, Around, Receipts
 from .clocks import UNKNOWN, ThreadClock
 from .faults import stop
 from .worker import FetchTimer, WorkerInit
@@ -23,16 +24,48 @@ from .worker import FetchTimer, WorkerInit
 if TYPE_CHECKING:
     from .watched_loader import WatchedLoader
 
-NOT_RECORDED = 0  # number of an iteration that is not recorded
+NOT_RECORDED = 0  # number of an iteration, and depth of a step, that is not recorded
 
 
-def receipts_of(iterator: Any, clock: ThreadClock) -> Receipts:
-    """Returns what notes when the trainer's thread receives each batch from the workers' queue of an iterator."""
-    receipts = Receipts(clock, hasattr(iterator, "_pin_memory_thread"))
+class Receiving:
+    """The queue from which an iterator receives its workers' batches."""
+
+    def __init__(self, queue: Any, receipts: Receipts) -> None:
+        self._queue, self._plain = queue, queue._recv_bytes
+        self._timed = _timed_receive(self._plain, receipts)
+
+    def set_depth(self, depth: int) -> None:
+        self._queue._recv_bytes = self._timed if depth == DETAIL else self._plain
+
+
+class Fetching:
+    """The fetcher of an iterator that makes its batches itself."""
+
+    def __init__(self, fetcher: Any, timer: FetchTimer) -> None:
+        self._fetcher, self._plain = fetcher, type(fetcher)
+        timer.install(fetcher)
+        self._timed = type(fetcher)
+
+    def set_depth(self, depth: int) -> None:
+        self._fetcher.__class__ = self._timed if depth == DETAIL else self._plain
+
+
+def source_of(iterator: Any, loader: Any, watched: WatchedLoader, receipts: Receipts | None) -> Receiving | Fetching | None:
+    """Returns where an iterator's own thread gets its batches from, if that can be timed."""
+    fetcher = getattr(iterator, "_dataset_fetcher", None)
+    if fetcher is not None:
+        timer = FetchTimer(0, loader.dataset, 0)
+        timer.recorder.next_batch = iterator._num_yielded  # above 0 where a StatefulDataLoader resumes
+        watched.recorder.probe = timer.recorder  # the recording keeps no data set alive
+        return Fetching(fetcher, timer)
     queue = getattr(iterator, "_worker_result_queue", None)
-    if receipts.pinned or queue is None or not hasattr(queue, "_recv_bytes"):
-        return receipts
-    receive, reads, received = queue._recv_bytes, receipts.reads, receipts.received
+    if receipts is None or receipts.pinned or not hasattr(queue, "_recv_bytes"):
+        return None
+    return Receiving(queue, receipts)
+
+
+def _timed_receive(receive: Any, receipts: Receipts) -> Any:
+    reads, received = receipts.reads, receipts.received
 
     def timed_receive(*args: Any) -> Any:
         try:
@@ -46,29 +79,37 @@ def receipts_of(iterator: Any, clock: ThreadClock) -> Receipts:
             stop(error)
         return data
 
-    queue._recv_bytes = timed_receive
-    return receipts
+    return timed_receive
+
+
+def _set_depth(iterator: Any, depth: int) -> None:
+    """Has the fetch or the receipt of an iterator's next batch be told, or not."""
+    if iterator._millrace_source is not None:
+        iterator._millrace_source.set_depth(depth)
+    iterator.__class__ = iterator._millrace_classes[depth]
 
 
 @lru_cache(maxsize=None)
-def _timed_class(base: type) -> type:
-    """Returns a subclass of an iterator's class that times next()."""
+def _timed_classes(base: type) -> dict[int, type]:
+    """Returns subclasses of an iterator's class that time next(), by depth: in detail also when it gets a batch."""
     plain_next: Any = getattr(base, "__next__")
-    plain_get_data: Any = getattr(base, "_get_data", None)
 
     def __next__(self: Any) -> Any:
         try:
             watched, receipts = self._millrace, self._millrace_receipts
             recorder = watched.recorder
-            recorded = recorder.begin(self._millrace_generation, receipts)
-            if not recorded:
-                recorded = watched.moves_here(self._millrace_generation, receipts)
-            if recorded and watched.extras:
-                watched.before_next()
+            depth = recorder.begin(self._millrace_generation, receipts)
+            if not depth:
+                depth = watched.moves_here(self._millrace_generation, receipts)
+            if depth:
+                if depth != self._millrace_depth:
+                    _set_depth(self, depth)
+                if watched.extras:
+                    watched.before_next()
         except Exception as error:
             stop(error)
-            recorded = False
-        if not recorded:
+            depth = NOT_RECORDED
+        if not depth:
             return plain_next(self)
         try:
             data = plain_next(self)
@@ -90,14 +131,6 @@ def _timed_class(base: type) -> type:
             stop(error)
         return data
 
-    def _get_data(self: Any) -> Any:
-        item = plain_get_data(self)
-        try:
-            self._millrace_receipts.rebuilt(item)
-        except Exception as error:
-            stop(error)
-        return item
-
     inherited_del: Any = getattr(base, "__del__", None)
 
     def __del__(self: Any) -> None:
@@ -114,11 +147,24 @@ def _timed_class(base: type) -> type:
             except Exception as error:
                 stop(error)
 
-    members: dict[str, Any] = {"__next__": __next__, "__del__": __del__, "__module__": base.__module__,
-                               "__qualname__": base.__qualname__}
-    if plain_get_data is not None:
-        members["_get_data"] = _get_data
-    return type(base.__name__, (base,), members)
+    named = {"__module__": base.__module__, "__qualname__": base.__qualname__}
+    outline = type(base.__name__, (base,), {"__next__": __next__, "__del__": __del__, "_millrace_depth": OUTLINE, **named})
+    in_detail: dict[str, Any] = {"_millrace_depth": DETAIL, **named}
+    if hasattr(base, "_get_data"):
+        plain_get_data: Any = getattr(base, "_get_data")
+
+        def _get_data(self: Any) -> Any:
+            item = plain_get_data(self)
+            try:
+                self._millrace_receipts.rebuilt(item)
+            except Exception as error:
+                stop(error)
+            return item
+
+        in_detail["_get_data"] = _get_data
+    classes = {OUTLINE: outline, DETAIL: type(base.__name__, (outline,), in_detail)}
+    setattr(outline, "_millrace_classes", classes)
+    return classes
 
 
 _inside = threading.local()  # `depth`: loaders that this thread is inside of, for a recording
@@ -210,17 +256,13 @@ def _adopt(iterator: Any, loader: Any, watched: WatchedLoader, generation: int) 
         iterator._worker_init_fn = init.own
     if known:
         return  # persistent workers
-    receives = hasattr(iterator, "_get_data")
-    iterator._millrace_receipts = receipts_of(iterator, watched.clock) if receives else None
-    fetcher = getattr(iterator, "_dataset_fetcher", None)
-    if fetcher is not None:
-        probe = FetchTimer(0, loader.dataset, 0)
-        probe.recorder.next_batch = iterator._num_yielded  # above 0 where a StatefulDataLoader resumes
-        probe.install(fetcher)
-        watched.recorder.probe = probe.recorder  # the recording keeps no data set alive
+    pinned = hasattr(iterator, "_pin_memory_thread")
+    iterator._millrace_receipts = Receipts(watched.clock, pinned) if hasattr(iterator, "_get_data") else None
+    iterator._millrace_source = source_of(iterator, loader, watched, iterator._millrace_receipts)
     watched.threads.processes = tuple(one.pid for one in getattr(iterator, "_workers", ()))
     of_iterator: Any = type(iterator)
-    iterator.__class__ = _timed_class(of_iterator)
+    iterator.__class__ = _timed_classes(of_iterator)[OUTLINE]
+    _set_depth(iterator, OUTLINE)
 
 
 class WatchedIterable:
@@ -274,15 +316,15 @@ class _PlainIterator:
     def __next__(self) -> Any:
         watched = self._watched
         try:
-            recorded = watched.recorder.begin(self._generation, None)
-            if not recorded:
-                recorded = watched.moves_here(self._generation, None)
-            if recorded and watched.extras:
+            depth = watched.recorder.begin(self._generation, None)
+            if not depth:
+                depth = watched.moves_here(self._generation, None)
+            if depth and watched.extras:
                 watched.before_next()
         except Exception as error:
             stop(error)
-            recorded = False
-        if not recorded:
+            depth = NOT_RECORDED
+        if not depth:
             return next(self._inner)
         try:
             with Inside():

@@ -198,18 +198,19 @@ class WatchedLoader:
         self._stretch, self.recorder.measures = None, False
         self.recorder.stay(lane.marks)
 
-    def moves_here(self, generation: int, receipts: Receipts | None) -> bool:
+    def moves_here(self, generation: int, receipts: Receipts | None) -> int:
         """Begins a call of next() in a thread other than the one that iterated so far.
 
-        Returns whether it is recorded: so is an iteration whose first batch another thread takes than called iter().
+        Returns the depth of its record; 0: none. An iteration whose first batch another thread takes than called iter()
+        is recorded.
         """
         session = self.session
         if session.closed or generation != self.recorder.generation:
-            return False
+            return 0
         owner = session.is_here if self.lane is None else self.lane.is_here
         if owner or not session.records_threads or self.table.steps != self._steps_before:
             session.foreign_calls += not owner
-            return False
+            return 0
         self._enter_lane()
         assert self.lane is not None
         if receipts is not None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from time import monotonic
 from typing import Any
 
-from .._watch import FetchProbe, RecordRing, SendProbe
+from .._watch import OUTLINE, TRANSFORMS, FetchProbe, RecordRing, SendProbe
 from .clocks import SCHEDSTAT, UNKNOWN
 from .faults import stop
 from .plan import threads_of_plan
@@ -32,12 +32,12 @@ def _timed_fetcher(base: type) -> type:
             recorder = timer.recorder
             if timer.watch is not None:
                 timer.watch.began = monotonic()
-            sampled = recorder.begin()
+            depth = recorder.begin()
         except Exception as error:
             stop(error)
-            recorder = sampled = None
-        if sampled:
-            return timer.fetch_sampled(plain, self, index)
+            recorder, depth = None, OUTLINE
+        if depth != OUTLINE:
+            return timer.fetch_in_detail(plain, self, index, depth == TRANSFORMS)
         data = plain(self, index)
         try:
             if recorder is not None:
@@ -78,14 +78,20 @@ class FetchTimer:
             return collate(samples)
 
         of_fetcher: Any = type(fetcher)
-        fetcher.collate_fn, fetcher._millrace_timer = timed_collate, self
+        fetcher._millrace_timer, fetcher._millrace_collates = self, (collate, timed_collate)
         fetcher.__class__ = _timed_fetcher(of_fetcher)
 
-    def fetch_sampled(self, plain: Callable[[Any, Any], Any], fetcher: Any, index: Any) -> Any:
-        """Calls the fetch() of a fetcher for a batch that has begun, times its transforms, and keeps what it took."""
+    def fetch_in_detail(self, plain: Callable[[Any, Any], Any], fetcher: Any, index: Any, with_transforms: bool) -> Any:
+        """Calls the fetch() of a fetcher for a batch that is recorded in detail and has begun, and keeps what it took."""
         recorder = self.recorder
+        measured: tuple[int, int, list[int]] = UNKNOWN, UNKNOWN, []
+        collate, timed_collate = fetcher._millrace_collates
+        times_collate = fetcher.collate_fn is collate
         try:
-            self.transforms.begin()
+            if times_collate:
+                fetcher.collate_fn = timed_collate
+            if with_transforms:
+                self.transforms.begin()
         except Exception as error:
             stop(error)
         try:
@@ -95,12 +101,15 @@ class FetchTimer:
                 if self.watch is not None:
                     self.watch.began = 0.0
                 ns = recorder.end()
-                transform, transform_cpu, parts = self.transforms.end()
-                recorder.unsampled = self.transforms.unsampled_after(ns)
+                if times_collate:
+                    fetcher.collate_fn = collate
+                if with_transforms:
+                    measured = self.transforms.end()
+                    recorder.unsampled = self.transforms.unsampled_after(ns)
             except Exception as error:
                 stop(error)
         try:
-            recorder.keep(len(index) if hasattr(index, "__len__") else 1, transform, transform_cpu, parts)
+            recorder.keep(len(index) if hasattr(index, "__len__") else 1, *measured)
         except Exception as error:
             stop(error)
         return data
