@@ -35,7 +35,7 @@ class Trial(NamedTuple):
 
 
 TRIALS = {
-    "plain": Trial("torch", 48),
+    "plain": Trial("torch", 48, (0, 1, 2)),
     "ultralytics_classify": Trial("ultralytics", 48, (0,), delay_ms=160),  # uses no workers without a GPU
     "fastai_learner": Trial("fastai", 48),
     "monai_threads": Trial("monai", 48, place="transform"),

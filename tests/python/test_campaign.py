@@ -29,6 +29,9 @@ def test_changes_count_by_their_effect_and_intervals_by_all_that_was_measured():
         "advice: 1 followed, 1 gained what the lower end says or more"]
 
 
+OTHERS = [("plain", "sleep", 1), ("plain", "sleep", 2), *(("plain", "cpu", workers) for workers in (0, 1, 2))]
+
+
 def test_a_complete_case_is_not_run_again_and_none_after_the_time(tmp_path, monkeypatch, capsys):
     begun = []
     monkeypatch.setattr(campaign, "version", lambda _: "1.0")
@@ -37,10 +40,10 @@ def test_a_complete_case_is_not_run_again_and_none_after_the_time(tmp_path, monk
     runs.mkdir(parents=True)
     for name, record in zip(("predictions", "verification"), FOUND):
         (runs / f"{name}.json").write_text(json.dumps(record))
-    for minutes, expected in (("0", []), ("1", [("plain", "sleep", 1), ("plain", "cpu", 0), ("plain", "cpu", 1)])):
+    for minutes, expected in (("0", []), ("1", OTHERS)):
         monkeypatch.setattr(sys, "argv", ["campaign.py", str(tmp_path), "--minutes", minutes, "--only", "plain"])
         assert campaign.main() == 1 and begun == expected
-    assert "3 cases are not complete" in capsys.readouterr().out
+    assert "5 cases are not complete" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", campaign.NOT_PREDICTED)

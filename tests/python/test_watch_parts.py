@@ -381,7 +381,7 @@ def test_fast_steps_are_recorded_in_outline_after_the_first(tmp_path, workers):
                 assert (batches._worker_result_queue._recv_bytes.__module__ == iterators.__name__) == in_detail[-1]
             model(values).sum().backward()
             optimizer.step()
-    assert len(in_detail) == 1200 and in_detail[:64] == [1] * 64 and sum(in_detail) < 300
+    assert len(in_detail) == 1200 and in_detail[:64] == [1] * 64 and sum(in_detail) < 600  # one every 100 ms
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["loaders"][0]["batches"]["missing"] == 0 and summary["steps"] == 1200
     rows = (tmp_path / "run/steps.csv").read_text().splitlines()

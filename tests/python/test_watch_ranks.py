@@ -199,12 +199,15 @@ from test_watch_frameworks import OPTIONS, Pairs, lightning_model
 
 if __name__ == "__main__":
     trainer = lightning.Trainer(**{**OPTIONS, "max_epochs": 1}, devices=2, strategy="ddp", default_root_dir=sys.argv[1])
+    loader = torch.utils.data.DataLoader(Pairs(), 2)
+    if sys.argv[2] == "given":  # of which the trainer makes another one for each rank
+        mr.watch(loader, run="run")
     with mr.watching(run="run") if sys.argv[2] == "inside" else contextlib.nullcontext():
-        trainer.fit(lightning_model(lightning), torch.utils.data.DataLoader(Pairs(), 2))
+        trainer.fit(lightning_model(lightning), loader)
 """
 
 
-@pytest.mark.parametrize("way", ("command", "inside"))
+@pytest.mark.parametrize("way", ("command", "inside", "given"))
 def test_both_ranks_that_lightning_launches_are_recorded(tmp_path, way):
     pytest.importorskip("lightning", reason="NOT TESTED: lightning is missing")
     stderr = run_script(tmp_path, LIGHTNING, way)

@@ -145,13 +145,32 @@ def _is_dataloader(loader: object) -> bool:
 
 def _watched(loader: Any, kind: str = "DataLoader") -> WatchedLoader | None:
     """Returns the recording that an iteration over a loader belongs to."""
-    own = _given.get(loader) if kind == "DataLoader" else None  # others may have no hash
+    own = _given_as(loader) if kind == "DataLoader" else None  # others may have no hash
     if own is not None and (own.session.takes_part() or own.is_free()):
         return own
     for session in reversed(_every):
         if (session.takes_part() or session.records_threads) and _opens(session):
             return session.loader(calling_line(), kind, loader, given=False)
     return None
+
+
+def _given_as(loader: Any) -> WatchedLoader | None:
+    """Returns the recording of a loader that was given, itself or as it was before a framework remade it for its rank."""
+    own = _given.get(loader)
+    if own is not None or not _is_for_a_rank(loader):
+        return own
+    for given, watched in list(_given.items()):
+        same = type(given) is type(loader) and given.dataset is loader.dataset and given.batch_size == loader.batch_size
+        if same and not _is_for_a_rank(given) and (watched.inner is None or watched.inner() is not given):
+            _given[loader] = watched
+            return watched
+    return None
+
+
+def _is_for_a_rank(loader: Any) -> bool:
+    """Returns whether a loader hands out one rank's share of its data set."""
+    module = sys.modules.get("torch.utils.data.distributed")
+    return module is not None and isinstance(getattr(loader, "sampler", None), module.DistributedSampler)
 
 
 def _watched_iterator(loader: Any) -> WatchedLoader | None:
