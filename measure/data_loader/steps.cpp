@@ -11,9 +11,8 @@ constexpr std::int64_t kChunkNs = 1'000'000'000;
 
 }  // namespace
 
-void Receipts::begin(bool measures) {
+void Receipts::begin() {
   batch = kUnknown;
-  measures_ = measures;
   begin_ = end_ = {};
 }
 
@@ -59,7 +58,7 @@ void LoopSteps::set_probe(std::shared_ptr<FetchProbe> probe) {
 
 Depth LoopSteps::next_begins(std::int64_t now, Receipts* receipts) {
   in_detail_ = sampler_.due(now) || !in_order || (probe_ != nullptr && probe_->times_next());
-  if (receipts != nullptr) receipts->begin(in_detail_);
+  if (receipts != nullptr) receipts->begin();
   asked_ = now;
   waiting->begin(now, table_->steps);
   timeline_->next_begins(table_, now);

@@ -18,16 +18,16 @@
 
 namespace millrace::measure {
 
-/// When the trainer's thread received each batch from the workers' queue, for one iterator, and
-/// what CPU and run-queue time that took. It is measured in the steps that are recorded in detail,
-/// from which that of the others is estimated.
+/// When the trainer's thread received a batch from the workers' queue, for one iterator, and what
+/// CPU and run-queue time that took. It is measured in the steps that are recorded in detail, from
+/// which that of the others is estimated.
 class Receipts {
  public:
   Receipts(std::shared_ptr<ThreadClock> clock, bool by_another_thread)
       : pinned(by_another_thread), clock_(std::move(clock)) {}
 
-  /// Begins a call of next(). `measures`: the batch's receipt will be told.
-  void begin(bool measures);
+  /// Begins a call of next().
+  void begin();
   /// Begins to read a batch's bytes from the pipe.
   void reads();
   void received();
@@ -55,7 +55,6 @@ class Receipts {
 
  private:
   std::shared_ptr<ThreadClock> clock_;
-  bool measures_ = false;
   Reading begin_, end_;     ///< of rebuilding the latest batch
   std::int64_t reads_ = 0;  ///< CPU time before reading its bytes
 };
@@ -127,8 +126,8 @@ class LoopSteps {
   std::vector<Made> made_;
   std::size_t estimated_ = 0;  ///< waits for whose batches nothing is left to be estimated
   Parts next_parts_;           ///< of read_next(), unused
-  std::shared_ptr<FetchProbe> probe_,
-      known_probe_;  ///< in use; of the latest iterator that had one
+  std::shared_ptr<FetchProbe> probe_;
+  std::shared_ptr<FetchProbe> known_probe_;  ///< of the latest iterator that had one
   Receipts::Known received_;
   UsageSampler sampler_;
   bool in_detail_ = true;

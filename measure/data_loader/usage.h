@@ -18,8 +18,8 @@ struct Usage {
 /// Returns the sum of two stretches; what is unknown of one is unknown of both.
 Usage operator+(const Usage& one, const Usage& other);
 
-/// How a step or a batch is recorded. What is left out in outline is measured in detail, and what
-/// is measured in detail is estimated in outline.
+/// How a step or a batch is recorded: not at all; its begin and end, from which the rest is
+/// estimated; with its parts; with its transforms too.
 enum class Depth { none, outline, detail, transforms };
 
 /// Picks the batches to measure: the first kAllOf, and then so few that measuring takes at most
@@ -30,7 +30,7 @@ class UsageSampler {
   static constexpr int kAllOf = 64;
 
   /// Returns whether to measure a batch that begins now. `cost`: ns that this takes, with what the
-  /// system calls slow down afterwards; by default those of a whole step (bench/watch_overhead.py).
+  /// system calls slow down afterwards; by default a step in detail (bench/watch_depths.py).
   bool due(std::int64_t now, std::int64_t cost = 50'000);
 
  private:
