@@ -51,7 +51,7 @@ def train(loaders, numbers, count):
 
 
 def run(arguments, workers, watched, seed, results):
-    """Runs a round in a process of its own. Sends the medians of its steps by depth."""
+    """Runs a round in a process of its own. Sends the medians of its steps by depth; None where it has no such step."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     data = [watch_overhead.Samples(WARM_UP + arguments.steps,
                                    int(arguments.step_ms * 1e6 * (1 if workers else 0.5))) for _ in range(2)]
@@ -60,8 +60,8 @@ def run(arguments, workers, watched, seed, results):
     with tempfile.TemporaryDirectory() as folder:
         given = [loaders[0], mr.watch(loaders[1], run=f"{folder}/run") if watched else loaders[1]]
         found = train(given, random.Random(seed), WARM_UP + arguments.steps)
-        results.send([statistics.median(ns for depth, ns in found if depth == one) if watched or one != DETAIL else None
-                      for one in (PLAIN, OUTLINE, DETAIL)])
+        by_depth = [[ns for depth, ns in found if depth == one] for one in (PLAIN, OUTLINE, DETAIL)]
+        results.send([statistics.median(one) if one else None for one in by_depth])
 
 
 def measure(arguments, workers, watched):
@@ -78,7 +78,7 @@ def measure(arguments, workers, watched):
             raise SystemExit("error: a process has died") from None
         process.join()
         added[0].append(outline - plain)
-        if watched:
+        if detail is not None:
             added[1].append(detail - plain)
     return added
 

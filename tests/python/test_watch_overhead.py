@@ -17,6 +17,7 @@ from pymillrace.watcher import watched_loader, worker
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import mean_interval
+import watch_depths
 import watch_overhead
 
 PLANTED = 1_500_000  # ns per step: what watching itself costs, 0.05 to 0.15 ms beside other tests, is little of it
@@ -49,6 +50,16 @@ def test_a_planted_cost_is_found_in_the_process_that_has_it(monkeypatch, workers
     assert abs(statistics.fmean(slowed.control)) < 0.2 * PLANTED
     if workers:
         assert statistics.fmean(trainer.added) < 0.5 * PLANTED
+
+
+@timing
+def test_a_planted_cost_is_found_in_the_steps_that_have_it(monkeypatch):
+    monkeypatch.setattr(watched_loader, "Steps", SlowSteps)
+    arguments = Namespace(rounds=2, steps=60, step_ms=1.0)
+    in_outline, _ = watch_depths.measure(arguments, 0, True)
+    assert in_outline == pytest.approx([PLANTED] * 2, rel=0.2)
+    control, in_detail = watch_depths.measure(arguments, 0, False)
+    assert control == pytest.approx([0] * 2, abs=0.2 * PLANTED) and in_detail == []
 
 
 def test_batches_of_another_data_set_end_the_measurement(monkeypatch):
