@@ -11,9 +11,12 @@ import pytest
 
 pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
 
+from torch.utils.data import DataLoader, DistributedSampler
+
+import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace.watcher import place, ranks, run_directory
+from pymillrace.watcher import api, place, ranks, run_directory
 
 SCRIPT = """
 import os
@@ -200,7 +203,7 @@ from test_watch_frameworks import OPTIONS, Pairs, lightning_model
 if __name__ == "__main__":
     trainer = lightning.Trainer(**{**OPTIONS, "max_epochs": 1}, devices=2, strategy="ddp", default_root_dir=sys.argv[1])
     loader = torch.utils.data.DataLoader(Pairs(), 2)
-    if sys.argv[2] == "given":  # of which the trainer makes another one for each rank
+    if sys.argv[2] == "given":  # the trainer makes another one from it for each rank
         mr.watch(loader, run="run")
     with mr.watching(run="run") if sys.argv[2] == "inside" else contextlib.nullcontext():
         trainer.fit(lightning_model(lightning), loader)
@@ -213,6 +216,20 @@ def test_both_ranks_that_lightning_launches_are_recorded(tmp_path, way):
     stderr = run_script(tmp_path, LIGHTNING, way)
     check_both_ranks(tmp_path / "run", 6)
     assert [file.name for file in tmp_path.glob("run*")] == ["run"] and stderr.count("records: ") == 1
+
+
+def test_only_a_ranks_copy_counts_as_the_loader_that_was_given(tmp_path):
+    data = plants_of.Samples(8)
+    given = mr.watch(DataLoader(data, batch_size=2), run=tmp_path / "run")
+    sampler = DistributedSampler(data, num_replicas=2, rank=0)
+    others = (DataLoader(data, batch_size=2), DataLoader(data, batch_size=4, sampler=sampler),
+              DataLoader(plants_of.Samples(8), batch_size=2, sampler=sampler))
+    for loader in others:
+        list(loader)
+    assert api._given[given].table.steps == 0
+    list(DataLoader(data, batch_size=2, sampler=sampler))
+    assert api._given[given].table.steps == 2
+    api._given[given].session.close()
 
 
 ACTORS = """
