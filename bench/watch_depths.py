@@ -77,6 +77,8 @@ def measure(arguments, workers, watched):
         except EOFError:
             raise SystemExit("error: a process has died") from None
         process.join()
+        if plain is None or outline is None:
+            raise SystemExit(f"error: no step in outline among --steps {arguments.steps}; give more")
         added[0].append(outline - plain)
         if detail is not None:
             added[1].append(detail - plain)

@@ -41,9 +41,9 @@ void FetchProbe::keep(std::int64_t samples, std::int64_t transform, std::int64_t
     estimate_parts(record_);
   } else if (collate_) {
     record_.collate = collate_->wall;
-    known_.collate.learn(end_.wall - begin_.wall, end_.wall - collate_->wall);
-    set_parts(record_, known_.in_dataset.measured(begin_, *collate_),
-              known_.in_collate.measured(*collate_, end_));
+    estimates_.collate.learn(end_.wall - begin_.wall, end_.wall - collate_->wall);
+    set_parts(record_, estimates_.in_dataset.measured(begin_, *collate_),
+              estimates_.in_collate.measured(*collate_, end_));
   } else {  // the fetcher does not use the collate function that it was given
     record_.collate = kUnknown;
     set_parts(record_, {}, {});
@@ -66,16 +66,16 @@ void FetchProbe::keep(std::int64_t samples, std::int64_t transform, std::int64_t
 void FetchProbe::learn(std::int64_t asked, std::int64_t got) {
   if (!any_ || record_.begin < asked) return;  // it was fetched before
   const std::int64_t fetch = record_.end - record_.begin;
-  known_.fetch.learn(got - asked, fetch);
-  known_.since_fetched.learn(got - asked - fetch, got - record_.end);
+  estimates_.fetch.learn(got - asked, fetch);
+  estimates_.since_fetched.learn(got - asked - fetch, got - record_.end);
 }
 
 std::optional<WorkerRecord> FetchProbe::estimated(std::int64_t asked, std::int64_t got,
                                                   std::int64_t samples) const {
-  const std::int64_t fetch = known_.fetch.of(got - asked);
+  const std::int64_t fetch = estimates_.fetch.of(got - asked);
   if (fetch == kUnknown) return std::nullopt;
   WorkerRecord record = record_;
-  record.end = got - known_.since_fetched.of(got - asked - fetch);
+  record.end = got - estimates_.since_fetched.of(got - asked - fetch);
   record.begin = record.end - fetch;
   estimate_parts(record);
   record.samples = samples;
@@ -85,12 +85,13 @@ std::optional<WorkerRecord> FetchProbe::estimated(std::int64_t asked, std::int64
 
 /// Splits the fetch of a record.
 void FetchProbe::estimate_parts(WorkerRecord& record) const {
-  const std::int64_t whole = record.end - record.begin, part = known_.collate.of(whole);
+  const std::int64_t whole = record.end - record.begin, part = estimates_.collate.of(whole);
   record.collate = part == kUnknown ? kUnknown : record.end - part;
   if (part == kUnknown) {
     set_parts(record, {}, {});
   } else {
-    set_parts(record, known_.in_dataset.estimated(whole - part), known_.in_collate.estimated(part));
+    set_parts(record, estimates_.in_dataset.estimated(whole - part),
+              estimates_.in_collate.estimated(part));
   }
 }
 

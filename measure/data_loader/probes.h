@@ -15,7 +15,7 @@ namespace millrace::measure {
 /// Measures the fetch of each batch, in the thread that constructs the probe. In outline that is
 /// its wall time, in detail also when the collate function begins, and the CPU and run-queue time
 /// of both parts, which are estimated otherwise. Without a file, in the trainer's own thread, it
-/// keeps the latest record, and of a step in outline even the fetch is estimated.
+/// keeps the latest record, and estimates even the fetch of a step in outline.
 class FetchProbe {
  public:
   FetchProbe(std::int64_t worker, std::int64_t served, const std::string& schedstat,
@@ -56,7 +56,7 @@ class FetchProbe {
   void keep(std::int64_t samples, std::int64_t transform, std::int64_t transform_cpu, Parts parts);
 
   /// Estimates as another probe does, of the same loader.
-  void learn_from(const FetchProbe& other) { known_ = other.known_; }
+  void learn_from(const FetchProbe& other) { estimates_ = other.estimates_; }
 
   /// Returns the latest record, or null.
   const WorkerRecord* latest() const { return any_ ? &record_ : nullptr; }
@@ -71,8 +71,8 @@ class FetchProbe {
   void estimate_parts(WorkerRecord& record) const;
   Reading read() { return measures_ ? clock_->read() : Reading{wall_ns(), kUnknown, kUnknown}; }
 
-  /// What is known of batches that were measured.
-  struct Known {
+  /// Estimates from the batches that were measured.
+  struct Estimates {
     PartEstimate fetch, since_fetched;  ///< of a call of next()
     PartEstimate collate;               ///< of the wall time of a fetch
     RecurringUsage in_dataset, in_collate;
@@ -80,7 +80,7 @@ class FetchProbe {
 
   std::unique_ptr<ThreadClock> clock_;
   std::shared_ptr<RecordRing> file_;
-  Known known_;
+  Estimates estimates_;
   bool measures_ = true;
   UsageSampler sampler_;
   std::optional<Reading> start_;  ///< before the first batch

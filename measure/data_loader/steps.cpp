@@ -25,28 +25,28 @@ void Receipts::rebuilt(std::int64_t number) {
   if (begin_.wall != 0) end_ = clock_->read();
 }
 
-void Receipts::tell(BatchWait& wait, Known& known) const {
+void Receipts::tell(BatchWait& wait, Estimates& estimates) const {
   if (batch != wait.batch || begin_.wall == 0) return;  // received in an earlier call
-  const Usage usage = known.rebuilding.measured(begin_, end_);
+  const Usage usage = estimates.rebuilding.measured(begin_, end_);
   wait.received = begin_.wall;
   wait.rebuilt = end_.wall;
   wait.rebuild_cpu = usage.cpu;
   wait.rebuild_delay = usage.delay;
   wait.read_cpu = begin_.cpu - reads_;
-  known.since_received.learn(wait.got - wait.asked, wait.got - wait.received);
-  known.rebuild.learn(wait.got - wait.received, wait.rebuilt - wait.received);
-  known.read_cpu = wait.read_cpu;
+  estimates.since_received.learn(wait.got - wait.asked, wait.got - wait.received);
+  estimates.rebuild.learn(wait.got - wait.received, wait.rebuilt - wait.received);
+  estimates.read_cpu = wait.read_cpu;
 }
 
-void Receipts::estimate(BatchWait& wait, const Known& known) {
-  const std::int64_t whole = wait.got - wait.asked, since = known.since_received.of(whole);
+void Receipts::estimate(BatchWait& wait, const Estimates& estimates) {
+  const std::int64_t whole = wait.got - wait.asked, since = estimates.since_received.of(whole);
   if (since == kUnknown || since >= whole) return;  // the call was too short to receive it
   wait.received = wait.got - since;
-  wait.rebuilt = wait.received + known.rebuild.of(since);
-  const Usage usage = known.rebuilding.estimated(wait.rebuilt - wait.received);
+  wait.rebuilt = wait.received + estimates.rebuild.of(since);
+  const Usage usage = estimates.rebuilding.estimated(wait.rebuilt - wait.received);
   wait.rebuild_cpu = usage.cpu;
   wait.rebuild_delay = usage.delay;
-  wait.read_cpu = known.read_cpu;
+  wait.read_cpu = estimates.read_cpu;
 }
 
 void LoopSteps::set_probe(std::shared_ptr<FetchProbe> probe) {
@@ -91,7 +91,7 @@ void LoopSteps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t im
   } else if (receipts != nullptr && receipts->pinned) {
     entry.wait.received = kUnknown;
   } else if (receipts != nullptr && in_detail_) {
-    receipts->tell(entry.wait, received_);
+    receipts->tell(entry.wait, receipt_estimates_);
   } else {
     entry.estimates = receipts != nullptr;
   }
@@ -103,7 +103,7 @@ void LoopSteps::estimate() {
     Entry& entry = waits_[estimated_];
     if (!entry.estimates) continue;
     if (probe_ == nullptr) {
-      Receipts::estimate(entry.wait, received_);
+      Receipts::estimate(entry.wait, receipt_estimates_);
     } else if (const auto record =
                    probe_->estimated(entry.wait.asked, entry.wait.got, entry.images)) {
       entry.made = made_.size();

@@ -37,8 +37,8 @@ class Receipts {
   /// Goes on in another thread, with its clock.
   void set_clock(std::shared_ptr<ThreadClock> clock) { clock_ = std::move(clock); }
 
-  /// What is known of the receipts that were measured, of all iterators of a loader.
-  struct Known {
+  /// Estimates from the receipts that were measured, for all iterators of a loader.
+  struct Estimates {
     PartEstimate since_received;  ///< of a wait
     PartEstimate rebuild;         ///< of the time since the batch was received
     RecurringUsage rebuilding;
@@ -46,9 +46,9 @@ class Receipts {
   };
   /// Fills in when the batch of a wait was received in the call that measured it, and learns from
   /// it.
-  void tell(BatchWait& wait, Known& known) const;
+  void tell(BatchWait& wait, Estimates& estimates) const;
   /// Estimates that of a batch whose receipt was not measured.
-  static void estimate(BatchWait& wait, const Known& known);
+  static void estimate(BatchWait& wait, const Estimates& estimates);
 
   const bool pinned;  ///< another thread receives the batches
   std::int64_t batch = kUnknown;
@@ -128,7 +128,7 @@ class LoopSteps {
   Parts next_parts_;           ///< of read_next(), unused
   std::shared_ptr<FetchProbe> probe_;
   std::shared_ptr<FetchProbe> known_probe_;  ///< of the latest iterator that had one
-  Receipts::Known received_;
+  Receipts::Estimates receipt_estimates_;
   UsageSampler sampler_;
   bool in_detail_ = true;
   std::int64_t asked_ = 0;

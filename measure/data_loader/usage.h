@@ -30,7 +30,8 @@ class UsageSampler {
   static constexpr int kAllOf = 64;
 
   /// Returns whether to measure a batch that begins now. `cost`: ns that this takes, with what the
-  /// system calls slow down afterwards; by default a step in detail (bench/watch_depths.py).
+  /// system calls slow down afterwards. The default is a step in detail, for which 50 to 85 µs were
+  /// measured (bench/watch_depths.py).
   bool due(std::int64_t now, std::int64_t cost = 50'000);
 
  private:

@@ -450,7 +450,7 @@ TEST(RecurringUsage, ABatchThatWasNotMeasuredComputedAsThoseThatWere) {
 
 TEST(Receipts, ThoseOfOtherBatchesAreEstimatedFromTheMeasuredOnes) {
   Receipts receipts(std::make_shared<ThreadClock>("/proc/thread-self/schedstat"), false);
-  Receipts::Known known;
+  Receipts::Estimates estimates;
   const auto received = [&](bool measures, std::int64_t batch, std::int64_t waited) {
     BatchWait wait;
     wait.batch = batch;
@@ -463,9 +463,9 @@ TEST(Receipts, ThoseOfOtherBatchesAreEstimatedFromTheMeasuredOnes) {
     }
     wait.got = wall_ns();
     if (measures) {
-      receipts.tell(wait, known);
+      receipts.tell(wait, estimates);
     } else {
-      Receipts::estimate(wait, known);
+      Receipts::estimate(wait, estimates);
     }
     return wait;
   };

@@ -45,12 +45,14 @@ class Fetching:
         self._fetcher, self._plain = fetcher, type(fetcher)
         timer.install(fetcher)
         self._timed = type(fetcher)
+        self.set_depth(OUTLINE)
 
     def set_depth(self, depth: int) -> None:
         self._fetcher.__class__ = self._timed if depth == DETAIL else self._plain
 
 
-def source_of(iterator: Any, loader: Any, watched: WatchedLoader, receipts: Receipts | None) -> Receiving | Fetching | None:
+def source_of(iterator: Any, loader: Any, watched: WatchedLoader, receipts: Receipts | None
+              ) -> Receiving | Fetching | None:
     """Returns where an iterator's own thread gets its batches from, if that can be timed."""
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:
@@ -262,7 +264,6 @@ def _adopt(iterator: Any, loader: Any, watched: WatchedLoader, generation: int) 
     watched.threads.processes = tuple(one.pid for one in getattr(iterator, "_workers", ()))
     of_iterator: Any = type(iterator)
     iterator.__class__ = _timed_classes(of_iterator)[OUTLINE]
-    _set_depth(iterator, OUTLINE)
 
 
 class WatchedIterable:

@@ -100,9 +100,9 @@ class FetchTimer:
             try:
                 if self.watch is not None:
                     self.watch.began = 0.0
-                ns = recorder.end()
                 if times_collate:
                     fetcher.collate_fn = collate
+                ns = recorder.end()
                 if with_transforms:
                     measured = self.transforms.end()
                     recorder.unsampled = self.transforms.unsampled_after(ns)
