@@ -110,12 +110,17 @@ void LoopTimeline::add(LoopTable& table, LoopSpan span, std::int64_t now) {
 void LoopTimeline::away(LoopTable& table) const {
   table.idle_mark = idle_;
   table.busy_mark = busy_;
+  table.iter_mark = iters_;
+  table.batch_mark = batches_;
 }
 
-/// Accounts for the time since a loader lost the foreground.
+/// Accounts for the time since a loader lost the foreground. If another one has only given a batch,
+/// as where a loop goes over a zip of both, that is a part of the loop's body.
 void LoopTimeline::back(LoopTable& table) const {
   table.row.ns[span_between(table)] += idle_ - table.idle_mark;
-  table.row.ns[kEvaluate] += busy_ - table.busy_mark;
+  const bool is_turn = iters_ == table.iter_mark && batches_ == table.batch_mark + 1;
+  if (is_turn) ++table.turns;
+  table.row.ns[is_turn ? kLoop : kEvaluate] += busy_ - table.busy_mark;
 }
 
 bool LoopTimeline::holds(const LoopTable& table) const {
@@ -142,6 +147,7 @@ void LoopTimeline::bring_to_front(const std::shared_ptr<LoopTable>& table) {
 void LoopTimeline::iter_begins(const std::shared_ptr<LoopTable>& table, std::int64_t now) {
   leave(now);
   bring_to_front(table);
+  ++iters_;
   if (table->row.step != 0) table->close_row();
   ++table->epoch;
 }
@@ -156,12 +162,15 @@ std::int64_t LoopTimeline::iter_ended(LoopTable& table, std::int64_t now) {
 void LoopTimeline::next_begins(const std::shared_ptr<LoopTable>& table, std::int64_t now) {
   leave(now);
   bring_to_front(table);
+  asked_ = table.get();
 }
 
 void LoopTimeline::next_ended(LoopTable& table, std::int64_t now, std::int64_t images) {
   const std::int64_t waited = now - since_;
   since_ = now;
   busy_ += waited;
+  ++batches_;
+  asked_ = nullptr;
   if (table.row.step != 0) table.close_row();
   LoopRow& row = table.row;
   row.ns[table.steps != 0 ? kLoad : kFirstBatch] += waited;
@@ -172,7 +181,16 @@ void LoopTimeline::next_ended(LoopTable& table, std::int64_t now, std::int64_t i
   row.images = images;
 }
 
+void LoopTimeline::left(const std::shared_ptr<LoopTable>& table, std::int64_t now) {
+  const bool in_body = !stack_.empty() && stack_.back() == table && !stepped();
+  left_ = in_body ? table : nullptr;
+  left_step_ = table->row.step;
+  left_ns_ = now - since_;
+  next_begins(table, now);
+}
+
 std::int64_t LoopTimeline::exhausted(LoopTable& table, std::int64_t now) {
+  asked_ = nullptr;
   const auto found = std::find_if(stack_.begin(), stack_.end(),
                                   [&](const auto& one) { return one.get() == &table; });
   if (found == stack_.end()) return 0;
@@ -190,6 +208,7 @@ void LoopTimeline::logged(std::int64_t begin, std::int64_t now) {
 }
 
 void LoopTimeline::forget(LoopTable& table, std::int64_t now) {
+  if (asked_ == &table) asked_ = nullptr;
   if (!stack_.empty() && stack_.back().get() == &table) {
     leave(now);
     stack_.pop_back();
@@ -208,7 +227,13 @@ void LoopTimeline::take(const std::shared_ptr<LoopTable>& table, std::int64_t no
   stack_.assign(1, table);
 }
 
-void LoopTimeline::close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now) {
+void LoopTimeline::close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now,
+                         bool is_cut) {
+  if (is_cut && !stack_.empty() && !stepped()) add(*stack_.back(), kBetween, now);
+  if (is_cut && left_ != nullptr && left_->row.step == left_step_) {
+    left_->row.ns[kLoop] -= left_ns_;
+    left_->row.ns[kBetween] += left_ns_;
+  }
   leave(now);
   while (!stack_.empty()) {
     away(*stack_.back());

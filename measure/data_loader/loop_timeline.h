@@ -42,11 +42,14 @@ struct LoopTable {
   std::int64_t images = 0;
   std::int64_t iter_ns = 0;
   std::int64_t updates = 0;  ///< steps of optimizers in its loop
+  std::int64_t turns = 0;    ///< steps in which another loader of the same loop gave a batch
   LoopSpans total{};         ///< of all finished rows
   LoopSpans first{};         ///< of those of the first kFirstSteps steps
   // The timeline's counters when this loader lost the foreground.
   std::int64_t idle_mark = 0;
   std::int64_t busy_mark = 0;
+  std::int64_t iter_mark = 0;
+  std::int64_t batch_mark = 0;
 
   void close_row();
   /// Returns the lines of steps.csv of the finished rows and forgets them.
@@ -85,6 +88,10 @@ class LoopTimeline {
   void next_begins(const std::shared_ptr<LoopTable>& table, std::int64_t now);
   /// Begins the body of the loop with a new batch.
   void next_ended(LoopTable& table, std::int64_t now, std::int64_t images);
+  /// Begins the end of an iteration whose loop was left in the body of a step, as by an exception.
+  void left(const std::shared_ptr<LoopTable>& table, std::int64_t now);
+  /// Ends a call of next() that returned no batch.
+  void next_failed() { asked_ = nullptr; }
   /// Ends an iteration: next() raised StopIteration or an error. Returns the time of this call.
   std::int64_t exhausted(LoopTable& table, std::int64_t now);
   /// Ends a stretch in which the recorder itself worked, right after next().
@@ -97,8 +104,10 @@ class LoopTimeline {
   std::int64_t between(std::int64_t now) const {
     return idle_ + (stack_.empty() ? now - since_ : 0);
   }
-  /// Ends the recording: every row is closed.
-  void close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now);
+  /// Ends the recording: every row is closed. `is_cut`: an error has ended the script. The body in
+  /// which it came counts as other, unless an optimizer has stepped in it.
+  void close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now,
+             bool is_cut = false);
 
   /// Leaves a loader to another timeline.
   void forget(LoopTable& table, std::int64_t now);
@@ -106,6 +115,11 @@ class LoopTimeline {
   void take(const std::shared_ptr<LoopTable>& table, std::int64_t now);
 
   bool holds(const LoopTable& table) const;
+  /// Returns whether the thread is in a call of next() of another loader, whose data set has this
+  /// one inside: its time belongs to that call.
+  bool is_inside_another(const LoopTable& table) const {
+    return asked_ != nullptr && asked_ != &table;
+  }
   /// Returns the loader in the foreground, or null.
   std::shared_ptr<LoopTable> front() const { return stack_.empty() ? nullptr : stack_.back(); }
 
@@ -119,12 +133,18 @@ class LoopTimeline {
   std::int64_t since_;
   std::int64_t idle_ = 0;
   std::int64_t busy_ = 0;
+  std::int64_t iters_ = 0;            ///< iterations that have begun
+  std::int64_t batches_ = 0;          ///< of all loaders
+  const LoopTable* asked_ = nullptr;  ///< whose next() has been called
   std::int64_t forward_ = 0;
   bool expects_forward_ = false;
   std::int64_t lead_ = -1;  ///< from a body's begin to its forward; -1: none was marked yet
   std::int64_t step_begin_ = 0;
   std::int64_t step_end_ = 0;
   std::vector<std::shared_ptr<LoopTable>> stack_;
+  std::shared_ptr<LoopTable> left_;  ///< the latest whose loop was left before an optimizer stepped
+  std::int64_t left_step_ = 0;       ///< in this step
+  std::int64_t left_ns_ = 0;         ///< after so much of its body
 };
 
 }  // namespace millrace::measure

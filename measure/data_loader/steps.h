@@ -77,6 +77,11 @@ class LoopSteps {
   /// Ends a call of next() that returned a batch: `batch` of the iterator if it tells.
   void next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
                   const Receipts* receipts);
+  /// Ends a call of next() that has failed.
+  void waits_no_more() {
+    waiting->end();
+    timeline_->next_failed();
+  }
   /// Returns what is due after a step: flush() after a second, a chunk of steps, or the first step.
   Due due(std::int64_t now) const;
   /// Goes on with the fetches of another iterator without workers, or with none that can be told.
@@ -87,6 +92,8 @@ class LoopSteps {
   /// ended.
   std::string flush();
 
+  /// Returns whether its loader is inside of another one, whose next() has been called.
+  bool is_inside_another() const { return timeline_->is_inside_another(*table_); }
   const std::shared_ptr<FetchProbe>& probe() const { return probe_; }
   /// Returns whether the step under way is recorded in detail.
   bool in_detail() const { return in_detail_; }

@@ -28,11 +28,12 @@ enum class Depth { none, outline, detail, transforms };
 class UsageSampler {
  public:
   static constexpr int kAllOf = 64;
+  /// The most that was measured for a step in detail, in ns, with what its system calls slow down
+  /// afterwards: the upper bounds of bench/watch_depths.py.
+  static constexpr std::int64_t kDetailNs = 85'000;
 
-  /// Returns whether to measure a batch that begins now. `cost`: ns that this takes, with what the
-  /// system calls slow down afterwards. The default is a step in detail, for which 50 to 85 µs were
-  /// measured (bench/watch_depths.py).
-  bool due(std::int64_t now, std::int64_t cost = 50'000);
+  /// Returns whether to measure a batch that begins now. `cost`: ns that this takes.
+  bool due(std::int64_t now, std::int64_t cost = kDetailNs);
 
  private:
   int picked_ = 0;

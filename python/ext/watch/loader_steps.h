@@ -21,9 +21,11 @@ class LoaderSteps : public measure::LoopSteps {
       : measure::LoopSteps(session->timeline, std::move(table), std::move(breakdown)),
         session_(std::move(session)) {}
 
-  /// Begins a call of next(). Returns the Depth of its record.
+  /// Begins a call of next(). Returns the Depth of its record. `of`: the iterator's number, from 1;
+  /// 0 is none.
   int begin(std::int64_t of, measure::Receipts* receipts) {
-    if (of != generation || !session_->takes_part()) return static_cast<int>(measure::Depth::none);
+    if (of == 0 || of != generation || !session_->takes_part() || is_inside_another())
+      return static_cast<int>(measure::Depth::none);
     return static_cast<int>(next_begins(measure::wall_ns(), receipts));
   }
   /// Ends a call of next(). Returns what is due.
@@ -38,7 +40,7 @@ class LoaderSteps : public measure::LoopSteps {
       next_ended(now, batch, 0, receipts);
       throw;
     }
-    next_ended(now, batch, samples, receipts);
+    next_ended(now, batch, samples != 0 ? samples : batch_size, receipts);
     if (in_detail()) {
       session_->arm();
     } else {
@@ -53,6 +55,9 @@ class LoaderSteps : public measure::LoopSteps {
     go_on(session->timeline, measure::wall_ns());
     session_ = std::move(session);
   }
+
+  /// Samples of a batch that does not tell their number, as one that holds no arrays; 0 if unknown.
+  std::int64_t batch_size = 0;
 
  private:
   std::shared_ptr<StepHooks> session_;

@@ -126,6 +126,7 @@ void bind_timeline(nb::module_& module) {
       .def_ro("images", &LoopTable::images)
       .def_ro("iter_ns", &LoopTable::iter_ns)
       .def_ro("updates", &LoopTable::updates)
+      .def_ro("turns", &LoopTable::turns)
       .def_ro("total", &LoopTable::total)
       .def_ro("first", &LoopTable::first)
       .def_prop_ro("row", [](const LoopTable& table) { return table.row.ns; })
@@ -147,10 +148,12 @@ void bind_timeline(nb::module_& module) {
       .def("iter_ended", &LoopTimeline::iter_ended)
       .def("next_begins", &LoopTimeline::next_begins)
       .def("next_ended", &LoopTimeline::next_ended)
+      .def("left", &LoopTimeline::left)
       .def("exhausted", &LoopTimeline::exhausted)
       .def("logged_after_next", &LoopTimeline::logged_after_next)
       .def("logged", &LoopTimeline::logged)
-      .def("close", &LoopTimeline::close)
+      .def("close", &LoopTimeline::close, nb::arg("tables"), nb::arg("now"),
+           nb::arg("is_cut") = false)
       .def("holds", &LoopTimeline::holds)
       .def_prop_ro("front", &LoopTimeline::front);
 }
@@ -284,9 +287,11 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("waits", &LoaderSteps::waits)
       .def_prop_ro("waiting_since",
                    [](const LoaderSteps& steps) { return steps.waiting->since.load(); })
-      .def("waits_no_more", [](const LoaderSteps& steps) { steps.waiting->end(); })
+      .def("waits_no_more", &LoaderSteps::waits_no_more)
+      .def_prop_ro("is_inside_another", &LoaderSteps::is_inside_another)
       .def_rw("generation", &LoaderSteps::generation)
       .def_rw("started", &LoaderSteps::started)
+      .def_rw("batch_size", &LoaderSteps::batch_size)
       .def_rw("in_order", &LoaderSteps::in_order)
       .def_rw("measures", &LoaderSteps::measures)
       .def_ro("first", &LoaderSteps::first)
