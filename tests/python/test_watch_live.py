@@ -1,4 +1,5 @@
 """Lines on stderr while a watched script runs."""
+import json
 import os
 import subprocess
 import sys
@@ -123,12 +124,24 @@ def test_a_line_after_few_steps_says_what_is_missing(pipe, monkeypatch):
     for now[0] in (100.0, 109.9, 110.0, 111.0, 169.9, 170.0):
         if lines.due():
             told.append(now[0])
-            lines.tell("a.py:1", TABLE, LoopFacts(steps=3), 2)
+            lines.tell("a.py:1", TABLE, LoopFacts(steps=3), 2, Path(), 1)
             lines._thread.join()
     assert told == [110.0, 170.0]
     first, second = os.read(pipe[0].fileno(), 1 << 16).decode().splitlines()
     assert first == ("pymillrace watch: a.py:1: 3 steps in 10 s: load 50%, update 50%; too short: 17 more steps")
     assert "in 70 s" in second
+
+
+def test_a_line_is_of_the_rank_that_the_others_wait_for(tmp_path):
+    loop = LoopFacts(steps=100, workers=1, update_s=3.0)  # this rank waits in its updates of 30 ms
+    other = {"rank": 1, "world_size": 2, "steps": 100, "load_s": 2.5, "first_batch_s": 0.0, "update_s": 0.5,
+             "images_per_s": 10.0, "bound": "dataset", "verdict": "dataset-bound: its own words", "complete": False}
+    assert live._of_straggler(loop, tmp_path, 2) == []  # not known yet
+    (tmp_path / "summary.rank1.json").write_text(json.dumps(other))
+    assert live._of_straggler(loop, tmp_path, 2) == ["rank 1 holds up the others: dataset-bound: its own words"]
+    assert live._of_straggler(loop, tmp_path, 1) == []
+    (tmp_path / "summary.rank1.json").write_text(json.dumps({**other, "load_s": 0.05, "update_s": 2.95}))
+    assert live._of_straggler(loop, tmp_path, 2) == []
 
 
 @pytest.mark.parametrize("rank, wants, every, given", ((0, True, "60", True), (1, True, "60", False),

@@ -51,6 +51,7 @@ def test_the_rank_that_loads_longest_is_the_straggler():
     assert "1 ranks left no complete summary" in ranks.line({"straggler": None, "ranks": rows, "world_size": 4})
     assert ranks.straggler([row(0, 0.100, 0.020), row(1, 0.105, 0.015)]) is None
     assert ranks.straggler([row(0, 0.100, 0.020)]) is None
+    assert ranks.straggler([row(0, 0.010, 0.020), row(1, 0.100, 0.020)]) is None  # neither waits for the other
 
 
 @timing
@@ -71,6 +72,12 @@ def test_under_torchrun_each_rank_has_a_file_and_the_straggler_is_named(tmp_path
     slept = plants_of.measured(tmp_path / "plants")["dataset"].wall / 24
     assert summary["straggler"]["excess_s_per_step"] == pytest.approx(slept, rel=0.2)
     assert "straggler: rank 1 loads" in done.stderr
+    # Rank 0 waits for rank 1 in its updates, and would find its own loader fast enough.
+    of_rank_1 = json.loads((tmp_path / "run/summary.rank1.json").read_text())
+    assert summary["concluded_by"] == 1 and summary["bound"] == "dataset"
+    assert summary["verdict"] == f"rank 1 holds up the others: {of_rank_1['verdict']}"
+    assert [summary[key] for key in ("advice", "what_if")] == [of_rank_1[key] for key in ("advice", "what_if")]
+    assert "advice: try num_workers=" in done.stderr and "the loader keeps up" not in done.stderr
 
 
 SPAWNED = """
@@ -270,6 +277,115 @@ def test_a_rank_that_has_opened_the_directory_leaves_it_to_rank_0(tmp_path):
     assert [file.name for file in tmp_path.glob("run*")] == ["run"]
 
 
+# A watch for each rank
+
+EACH = """
+import datetime
+import os
+import sys
+import time
+import torch
+import watch_plants
+
+rank, steps, late_s, together = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+if together == "together":
+    torch.distributed.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meet", rank=rank, world_size=2,
+                                         timeout=datetime.timedelta(seconds=60))
+loader = watch_plants.loader_of({}, workers=0, batches=steps, batch=2)
+if rank == 0:
+    time.sleep(late_s)
+model = torch.nn.Linear(1, 1)
+if together == "together":
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+began = time.monotonic()
+for images, _ in loader:
+    model(images).sum().backward()
+    optimizer.step()
+    time.sleep(float(sys.argv[5]))
+print(f"rank {rank} took {time.monotonic() - began:.1f} s", flush=True)
+if rank == 0:
+    time.sleep(float(sys.argv[4]))  # as for a checkpoint
+"""
+
+
+def run_each(folder, *arguments):
+    """Runs two ranks, each under a watch of its own, as mpirun does. Returns what each writes on stderr, and stdout."""
+    (folder / "train.py").write_text(EACH)
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    clean = {name: value for name, value in os.environ.items() if name not in (*place.LAUNCHERS, "WORLD_SIZE")}
+    ranks_of = [subprocess.Popen(
+        [sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--", sys.executable, "train.py", *arguments],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**clean, "PYTHONPATH": path, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2"})
+        for rank in (0, 1)]
+    ended = [one.communicate(timeout=200) for one in ranks_of]
+    assert [one.returncode for one in ranks_of] == [0, 0], ended
+    return ended
+
+
+def test_a_watch_for_each_rank_makes_one_run(tmp_path):
+    """Ranks that meet at a file have no variable in common."""
+    ended = run_each(tmp_path, "24", "0", "together", "0", "0")
+    check_both_ranks(tmp_path / "run", 24)
+    assert [one[1].count("records: ") for one in ended] == [1, 0], ended
+    assert ended[1][1] == ""
+    assert sorted(file.name for file in tmp_path.glob("run*")) == ["run"]
+
+
+def test_no_rank_waits_for_rank_0_and_an_earlier_run_is_kept(tmp_path):
+    for steps in (24, 36):
+        ended = run_each(tmp_path, str(steps), "2", "apart", "0", "0.1")
+        assert float(ended[1][0].split()[3]) < 0.1 * steps + 1.5, ended  # rank 1 begins while rank 0 has not
+    check_both_ranks(tmp_path / "run", 36)
+    check_both_ranks(tmp_path / "run.1", 24)
+    assert sorted(file.name for file in tmp_path.glob("run*")) == ["run", "run.1"]
+    assert len((tmp_path / "run.1/steps.rank1.csv").read_text().splitlines()) == 25
+
+
+def test_a_rank_that_ends_first_says_nothing_of_rank_0s_run(tmp_path):
+    ended = run_each(tmp_path, "24", "0", "apart", "3", "0")
+    check_both_ranks(tmp_path / "run", 24)
+    assert ended[1][1] == "" and "cut off" not in ended[0][1], ended
+
+
+def test_a_rank_without_rank_0_says_where_its_records_lie(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run_directory, "END_PATIENCE", 0.1)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with mr.watching(run=tmp_path / "run"):
+        list(plants_of.loader_of({}, workers=0, batches=24, batch=2))
+    found, = tmp_path.iterdir()
+    assert found.name == f"run.rank1-{os.getpid()}" and json.loads((found / "summary.rank1.json").read_text())["steps"] == 24
+    assert f"they lie in {found}" in capsys.readouterr().err
+
+
+RAISES = """
+import sys
+import torch
+import watch_plants
+
+def train(rank):
+    for step, _ in enumerate(watch_plants.loader_of({}, workers=0, batches=24, batch=2)):
+        if step == 11:
+            raise ValueError("a fault of the script")
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train, nprocs=1)
+"""
+
+
+def test_an_error_that_mp_spawn_catches_is_recorded(tmp_path):
+    (tmp_path / "train.py").write_text(RAISES)
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--", sys.executable, "train.py"],
+                          cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1 and "ended by ValueError: a fault of the script" in done.stderr, done.stderr
+    assert json.loads((tmp_path / "run/summary.json").read_text())["error"] == "ValueError: a fault of the script"
+
+
+# Places
+
 @pytest.mark.parametrize("variables, expected, known", (
     ({}, (0, 1), True),
     ({"RANK": "3", "WORLD_SIZE": "4"}, (3, 4), True),
@@ -280,9 +396,14 @@ def test_a_rank_that_has_opened_the_directory_leaves_it_to_rank_0(tmp_path):
     ({"RANK": "1"}, (0, 1), False),
     ({"RANK": "first", "WORLD_SIZE": ""}, (0, 1), True),
     ({"SLURM_PROCID": "1"}, (0, 1), False),
+    ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, (0, 1), False),  # a batch script's own process
+    ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2), False),
+    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, (1, 2), False),
+    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "RANK": "3", "WORLD_SIZE": "4"}, (3, 4), True),
+    ({"PMI_RANK": "2", "PMI_SIZE": "3"}, (2, 3), False),
 ))
 def test_the_place_of_the_environment(monkeypatch, variables, expected, known):
-    for name in (*place.LAUNCHERS, "GROUP_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"):
+    for name in (*place.LAUNCHERS, *sum(place.TASKS, ()), "GROUP_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

@@ -17,13 +17,13 @@ from . import faults
 from .errors import WatchError
 from .faults import stop
 from .import_finder import Finder
-from .iterators import WatchedIterable, calling_line, is_inside, make_iterator, replace_init
+from .iterators import WatchedIterable, WatchedIterator, calling_line, is_inside, make_iterator, replace_init
 from .log import Call
 from .messages import say
 from .other_loaders import METHODS, replace_imported, replace_in
 from .plan import FASTAI, override_arguments
 from .session import Session
-from .watched_loader import WatchedLoader
+from .watched_loader import Given, WatchedLoader
 
 __all__ = ["WatchError", "watch", "watching"]
 
@@ -39,8 +39,8 @@ def watch(loader: T, run: str | os.PathLike[str] | None = None, log: Call | None
     """Records the time spent waiting for a loader's batches and using them.
 
     Returns the same object if it is a torch DataLoader; any other iterable comes back in a thin stand-in. Called again
-    with the same directory, it continues that run. The records lie in `run`, by default runs/watch-DATE-TIME; the
-    summary is written when the process ends.
+    with the same directory, it continues that run. The records lie in `run`; by default in those of `pymillrace watch`
+    or of the watching() around it, else in runs/watch-DATE-TIME. The summary is written when the process ends.
 
     `log` is called with a dict of the loop's figures every 10 s and at the end, by rank 0 in a thread of its own. What
     it raises goes no further, but for one line on stderr.
@@ -70,13 +70,14 @@ def _watch(loader: Any, run: str | os.PathLike[str] | None, log: Call | None) ->
     session.open_directory(wait=True)
     session.log_to(log)
     if not _is_dataloader(loader):
-        return WatchedIterable(loader, session.loader(calling_line(), type(loader).__name__, loader, given=True))
+        stand_in = WatchedIterator if hasattr(type(loader), "__next__") else WatchedIterable
+        return stand_in(loader, session.loader(calling_line(), type(loader).__name__, loader, given=True))
     _patch()
-    inner = getattr(loader, "base_dataloader", None)  # of accelerate's loaders, which iterate over another one
-    iterated = inner if _is_dataloader(inner) else loader
+    iterated = _iterated(loader)
     known = _given.get(iterated)
     if known is None or known.session is not session:
-        _given[iterated] = session.loader(calling_line(), "DataLoader", iterated, given=True)
+        known = _given[iterated] = session.loader(calling_line(), "DataLoader", iterated, given=True)
+        known.given = None if _is_for_a_rank(iterated) else Given.of(iterated)
     return loader
 
 
@@ -131,11 +132,22 @@ def start_when_imported(module: Any, run: str) -> None:
 
 
 def _session(run: str | os.PathLike[str] | None) -> Session:
+    if run is None and _every and not _every[-1].closed:
+        return _every[-1]
     key = "" if run is None else os.path.abspath(run)
     session = _sessions.get(key)
     if session is None or session.closed:
         session = _sessions[key] = Session(None if run is None else Path(run))
     return session
+
+
+def _iterated(loader: Any) -> Any:
+    """Returns the loader that one of a class with its own __iter__ iterates over, as accelerate's and Ray's do."""
+    own: Any = type(loader)
+    if any(own.__iter__ is getattr(one, "__iter__") for one in _replaced):
+        return loader
+    inside = [one for one in vars(loader).values() if _is_dataloader(one) and one.dataset is loader.dataset]
+    return inside[0] if inside else loader
 
 
 def _is_dataloader(loader: object) -> bool:
@@ -159,11 +171,11 @@ def _given_as(loader: Any) -> WatchedLoader | None:
     own = _given.get(loader)
     if own is not None or not _is_for_a_rank(loader):
         return own
-    for given, watched in list(_given.items()):
-        same = type(given) is type(loader) and given.dataset is loader.dataset and given.batch_size == loader.batch_size
-        if same and not _is_for_a_rank(given) and (watched.inner is None or watched.inner() is not given):
-            _given[loader] = watched
-            return watched
+    for session in {*_sessions.values(), *_every}:
+        for one in session.loaders:
+            if one.given is not None and one.given == Given.of(loader) and not one.iterates_over_given():
+                _given[loader] = one
+                return one
     return None
 
 

@@ -2,62 +2,81 @@
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import os
 from itertools import islice
 from pathlib import Path
 
 from .records import open_record, read_json
-from .run_directory import is_complete
+from .run_directory import file_name, is_complete
 
-FILES = ("summary.json", "steps.csv")
 MOST_ROWS = 1_000_000  # of steps.csv, which are added up
 
 Stamp = list[tuple[int, int] | None]
 
 
-def stamp(directory: str) -> Stamp:
+def _files(directory: str, rank: int) -> list[Path]:
+    """Returns the summary and the steps of a rank."""
+    return [Path(directory) / file_name(*name, rank) for name in (("summary", "json"), ("steps", "csv"))]
+
+
+def stamp(directory: str, rank: int) -> Stamp:
     """Returns what tells the records of a new run from those of an earlier one."""
     found: Stamp = []
-    for name in FILES:
+    for file in _files(directory, rank):
         try:
-            status = os.stat(Path(directory) / name)
+            status = os.stat(file)
             found.append((status.st_ino, status.st_mtime_ns))
         except OSError:
             found.append(None)
     return found
 
 
-def words(directory: str, before: Stamp) -> str:
-    """Returns what a run has left unsaid: a verdict of what was recorded; nothing if it has printed its own."""
-    path = Path(directory)
-    now = stamp(directory)
+def words(directory: str, rank: int, before: Stamp) -> str:
+    """Returns what a run has left unsaid: a verdict of what was recorded; nothing if it has printed its own.
+
+    `rank`: that of the command, if a launcher has started a watch for each rank.
+    """
+    summary, steps = _files(directory, rank)
+    now = stamp(directory, rank)
     try:
         if now[0] not in (None, before[0]):
-            record = read_json(path / FILES[0])
+            record = read_json(summary)
             if is_complete(record):
                 return ""
             from .summary import lines
 
-            return "\n".join([*lines(path, record), cut_off(record["steps"])])
+            return "\n".join([*(lines(Path(directory), record) if rank == 0 else ()), cut_off(record["steps"], rank)])
         if now[1] not in (None, before[1]):
-            return _steps(path)
+            rows = _rows(steps)
+            return "\n".join([*([_shares(steps, rows)] if rank == 0 else ()), cut_off(len(rows), rank)])
     except (OSError, ValueError, LookupError, TypeError) as error:
         return f"pymillrace watch: the records in {directory} cannot be read: {type(error).__name__}: {error}"
-    return ("pymillrace watch: nothing was recorded: none of the command's processes iterated over a torch DataLoader "
-            "and then exited normally")
+    if any(Path(directory).parent.glob(f"{glob.escape(Path(directory).name)}.rank{rank}-*")):
+        return ""  # apart from those of rank 0, as the command has said
+    return (f"pymillrace watch: {_whose(rank)}nothing was recorded: none of the command's processes iterated over a torch "
+            "DataLoader and then ran its exit handlers, or the recording stopped; for other loaders see pymillrace.watch()")
 
 
-def cut_off(steps: int) -> str:
-    return f"pymillrace watch: the run, or its recording, was cut off after {steps} steps"
+def _whose(rank: int) -> str:
+    return f"rank {rank}: " if rank > 0 else ""
 
 
-def _steps(path: Path) -> str:
+def cut_off(steps: int, rank: int = 0) -> str:
+    return f"pymillrace watch: {_whose(rank)}the run, or its recording, was cut off; its figures are those of {steps} steps"
+
+
+def _rows(file: Path) -> list[list[float]]:
+    """Returns load, update and other of each step."""
+    with io.TextIOWrapper(open_record(file), encoding="utf-8") as text:
+        return [[float(row[key]) for key in ("load_s", "update_s", "other_s")]
+                for row in islice(csv.DictReader(text), MOST_ROWS) if row["other_s"]]
+
+
+def _shares(file: Path, rows: list[list[float]]) -> str:
     """Returns the shares of a run that was cut off before its first summary."""
-    with io.TextIOWrapper(open_record(path / FILES[1]), encoding="utf-8") as file:
-        rows = [[float(row[key]) for key in ("load_s", "update_s", "other_s")]
-                for row in islice(csv.DictReader(file), MOST_ROWS) if row["other_s"]]
     load, update, other = (sum(row[i] for row in rows) for i in range(3))
     whole = load + update + other or 1.0
-    return (f"{path / FILES[1]}: load {100 * load / whole:.0f}%, update {100 * update / whole:.0f}%, "
-            f"other {100 * other / whole:.0f}%\n{cut_off(len(rows))}")
+    return (f"{file}: load {100 * load / whole:.0f}%, update {100 * update / whole:.0f}%, "
+            f"other {100 * other / whole:.0f}%")

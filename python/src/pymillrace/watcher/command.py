@@ -15,6 +15,7 @@ from .durations import seconds_of
 from .errors import WatchError
 from .messages import say
 from .output import print_lines
+from .place import place
 from .run_directory import check
 
 if TYPE_CHECKING:
@@ -169,9 +170,11 @@ def run(words: list[str], directory: str, every: float | None = None, budgets: S
     """
     from . import child
 
-    before = closing.stamp(directory)
+    rank = place()[0]  # of a launcher that has started this watch
+    before = closing.stamp(directory, rank)
     try:
-        check(Path(directory))
+        if rank == 0:  # which makes the directory
+            check(Path(directory))
     except WatchError as error:
         print(f"pymillrace: {error}", file=sys.stderr)
         return 2
@@ -182,9 +185,9 @@ def run(words: list[str], directory: str, every: float | None = None, budgets: S
     except OSError as error:
         say(f"pymillrace: cannot run {words[0]}: {error.strerror}")
         return 2
-    if unsaid := closing.words(directory, before):
+    if unsaid := closing.words(directory, rank, before):
         say(unsaid)
-    if code != 0 or not budgets:
+    if code != 0 or not budgets or rank > 0:
         return code
     from . import budget
 

@@ -282,6 +282,17 @@ class WatchedIterable:
         return getattr(object.__getattribute__(self, "_inner"), name)
 
 
+class WatchedIterator(WatchedIterable):
+    """Stands for a loader that is itself an iterator."""
+
+    _under_way: Iterator[Any] | None = None
+
+    def __next__(self) -> Any:
+        if self._under_way is None:
+            self._under_way = iter(self)
+        return next(self._under_way)
+
+
 def iterate(make: Callable[[], Iterator[Any]], watched: WatchedLoader) -> Iterator[Any]:
     """Returns a stand-in for the iterator that `make` returns."""
     generation = NOT_RECORDED
@@ -360,20 +371,29 @@ class _PlainIterator:
 
 
 def calling_line() -> str:
-    """Returns file:line of the nearest caller outside this package, Python's own library and installed packages."""
+    """Returns file:line of the nearest caller outside this package, Python's own library and installed packages.
+
+    The package of the main module counts as the caller's own, also if `python -m PACKAGE` runs an installed one.
+    """
     frame: types.FrameType | None = sys._getframe(1)
     nearest = None
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_HERE) and "/torch/utils/data/" not in file:
+        if not file.startswith((_HERE, "<frozen ")) and "/torch/utils/data/" not in file:
             nearest = nearest or frame
-            if not _is_installed(file.rpartition("/")[0]):
+            if _is_of_main(frame.f_globals.get("__name__")) or not _is_installed(file.rpartition("/")[0]):
                 nearest = frame
                 break
         frame = frame.f_back
     if nearest is None:
         return "?"
     return f"{nearest.f_code.co_filename.rsplit('/', 1)[-1]}:{nearest.f_lineno}"
+
+
+def _is_of_main(module: object) -> bool:
+    """Returns whether a module is the main one or in its package."""
+    package = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "").partition(".")[0]
+    return isinstance(module, str) and module.partition(".")[0] in ("__main__", package or "__main__")
 
 
 @lru_cache(maxsize=None)

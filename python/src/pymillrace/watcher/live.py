@@ -11,15 +11,23 @@ import select
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..errors import DataError
 from .command_line import EVERY
 from .faults import pass_on, stop
 from .loop_facts import OF_THAT_THREAD, LoopFacts
 from .periodic import Periodic
 from .predict import quick_predictions, recorded
+from .ranks import holds_up, row_of, straggler, summary_name
+from .recorded import read_summary
 from .signals import without_signals_of_writes
 from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE, Table
 from .verdict import advice, classify, too_short
+
+if TYPE_CHECKING:
+    from .summary_record import RankRow
 
 FIRST_S = 10.0  # from the begin of the recording to the first line
 MOST_BYTES = 4000  # of a line: a pipe takes up to 4096 in one write
@@ -40,26 +48,48 @@ class Live(Periodic):
         super().__init__("line", min(FIRST_S, interval_s), interval_s)
         self._begin = time.monotonic()
 
-    def tell(self, name: str, table: Table, loop: LoopFacts, cores: int) -> None:
-        """Begins to write a line on a loader."""
+    def tell(self, name: str, table: Table, loop: LoopFacts, cores: int, directory: Path, world_size: int) -> None:
+        """Begins to write a line on a loader, or on that of the rank which this one waits for."""
         ns = table.spans
         whole = sum(ns) or 1
         text = (f"{name}: {table.steps} steps in {time.monotonic() - self._begin:.0f} s: "
                 f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
                 f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%"
                 f"{OF_THAT_THREAD if loop.takes_ahead else ''}")
-        self.begin(lambda: _write(text, loop, cores))
+        self.begin(lambda: _write(text, loop, cores, directory, world_size))
 
 
-def _write(text: str, loop: LoopFacts, cores: int) -> None:
+def _write(text: str, loop: LoopFacts, cores: int, directory: Path, world_size: int) -> None:
     try:
-        verdict = classify(loop, cores)
-        given = None if too_short(loop.steps) else recorded(loop, cores)
-        predicted = None if given is None else quick_predictions(*given)
-        words = [text, verdict.sentence, advice(loop, verdict, cores, predicted)]
+        words = [text, *(_of_straggler(loop, directory, world_size) or _of_loop(loop, cores))]
         write_at_once("; ".join(one for one in words if one))
     except Exception as error:
         stop(error)
+
+
+def _of_loop(loop: LoopFacts, cores: int) -> list[str]:
+    """Returns verdict and advice."""
+    verdict = classify(loop, cores)
+    given = None if too_short(loop.steps) else recorded(loop, cores)
+    predicted = None if given is None else quick_predictions(*given)
+    return [verdict.sentence, advice(loop, verdict, cores, predicted)]
+
+
+def _of_straggler(loop: LoopFacts, directory: Path, world_size: int) -> list[str]:
+    """Returns the latest verdict of the rank that the others wait for; nothing if that is this one, or if there is none."""
+    if world_size == 1 or too_short(loop.steps):
+        return []
+    total = 1e-9 * sum(loop.breakdown.steady)
+    own: RankRow = {"rank": 0, "steps": loop.steps, "load_s_per_step": total / max(1, loop.steps - 1), "bound": "",
+                    "update_s_per_step": loop.mean_update_s, "images_per_s": None}
+    rows, verdicts = [own], {}
+    for rank in range(1, world_size):
+        with suppress(OSError, DataError):
+            summary = read_summary(directory / summary_name(rank))
+            rows.append({**row_of(summary), "rank": rank})
+            verdicts[rank] = summary["verdict"].text()
+    found = straggler(rows)
+    return [] if found is None or found["rank"] == 0 else [f"{holds_up(found['rank'])}: {verdicts[found['rank']]}"]
 
 
 def descriptor() -> int:

@@ -36,6 +36,7 @@ class LoopFacts:
     batch_bytes: int = 0  # of the first batch
     infers: bool = False  # it only computes outputs
     takes_ahead: bool = False  # another thread than the loop's takes the batches
+    takes_turns: bool = False  # another loader gives a batch in most of its steps, whose wait counts as update
     epoch: int = 1
     steps: int = 0
     images: int = 0

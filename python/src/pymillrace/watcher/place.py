@@ -5,15 +5,24 @@ import os
 import sys
 
 LAUNCHERS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # set by them
+# Number and count of the tasks that mpirun and srun start. A batch script of Slurm's has no step, and is one process.
+TASKS = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
+         ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"))
 
 
 def place() -> tuple[int, int]:
-    """Returns rank and world size: torch.distributed's once it is initialised, else those of the environment."""
+    """Returns rank and world size: torch.distributed's once it is initialised, else those of the environment.
+
+    There, the variables of PyTorch's launchers come before those of mpirun and srun.
+    """
     found = place_in_torch()
     if found is not None:
         return found
     world_size = _variable("WORLD_SIZE", 1)
     rank = _variable("RANK", _rank_of_device())
+    if "WORLD_SIZE" not in os.environ:
+        number, count = next((names for names in TASKS if set(names) <= os.environ.keys()), ("", ""))
+        rank, world_size = _variable(number, 0), _variable(count, 1)
     return (rank, world_size) if 0 <= rank < world_size else (0, max(1, world_size))
 
 
@@ -58,9 +67,6 @@ def place_is_known() -> bool:
 
 
 def launch() -> str:
-    """Names the launch that this process belongs to, for the other ranks."""
+    """Names the launch that this process belongs to, as far as variables tell: the same on all of its ranks."""
     names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
-    found = [os.environ.get(name, "") for name in names]
-    if not any(found) and place()[1] > 1:  # processes of one parent, which meet at a file or at an address of their own
-        found.append(str(os.getppid()))
-    return "-".join(found)
+    return "-".join(os.environ.get(name, "") for name in names)

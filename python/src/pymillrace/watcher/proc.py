@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 CHUNK_BYTES = 1 << 16
 
@@ -21,6 +22,14 @@ def read(path: str) -> bytes | None:
         return None
     finally:
         os.close(file)
+
+
+def begin_of_this() -> float:
+    """Returns when this process began, in seconds as time.time(); now where that is not known."""
+    fields = (read("/proc/self/stat") or b"").rpartition(b")")[2].split()  # from the third one on
+    uptime = (read("/proc/uptime") or b"").split()
+    age_s = float(uptime[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK") if len(fields) > 19 and uptime else 0.0
+    return time.time() - age_s
 
 
 def table(path: str) -> dict[bytes, int]:

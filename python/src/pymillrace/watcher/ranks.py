@@ -4,7 +4,8 @@ Whichever rank ends last completes rank 0's summary: each writes its own first a
 missing. Rank 0 waits a while only to print the result.
 
 Ranks that train together wait for each other inside their updates, so every rank's steps take the same time. The rank
-that waits longest for its loader is the one that the others wait for.
+that waits longest for its loader is the one that the others wait for. Their own waits for it look like updates, so the
+verdict, the advice and the predictions of the run are those of that rank.
 """
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ import fcntl
 import os
 import statistics
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import DataError
 from .fields import MOST_RATE, MOST_SECONDS, MOST_STEPS, Field
+from .recorded import predictions
 from .records import open_lock, read_json
 from .run_directory import dump, is_complete, write_file
 
@@ -27,6 +30,7 @@ LOCK = "ranks.lock"
 PATIENCE = 10.0  # seconds for which rank 0 waits to print the other ranks' result
 MOST_RANKS = 1 << 16
 STRAGGLES = 0.1  # of a step: load beyond that of the other ranks' median
+TOGETHER = 0.25  # of a step: by which the steps of ranks that wait for each other differ at most
 
 
 def summary_name(rank: int) -> str:
@@ -45,13 +49,13 @@ def row_of(summary: Field) -> RankRow:
             "images_per_s": rate.number(0, MOST_RATE) if rate else None, "bound": summary["bound"].text(64)}
 
 
-def _read(directory: Path, rank: int) -> tuple[Summary, RankRow] | None:
+def _read(directory: Path, rank: int) -> tuple[Field, RankRow] | None:
     """Returns the last summary of a rank and its row; None if it does not exist yet or is not a summary."""
     file = directory / summary_name(rank)
     try:
         summary = Field(read_json(file), file)
         summary["world_size"].whole(1, MOST_RANKS)
-        return (cast("Summary", summary.value), row_of(summary)) if is_complete(summary.value) else None
+        return (summary, row_of(summary)) if is_complete(summary.value) else None
     except (OSError, DataError):
         return None
 
@@ -67,15 +71,36 @@ def complete(directory: Path) -> Summary | None:
         first = _read(directory, 0)
         if first is None:
             return None
-        record = first[0]
+        record = cast("Summary", first[0].value)
         found = [_read(directory, rank) for rank in range(1, record["world_size"])]
         rows = [one[1] for one in (first, *found) if one is not None]
         if rows != record.get("ranks"):
             record["ranks"], record["straggler"] = rows, straggler(rows)
+            slowest = record["straggler"]
+            for other, row in filter(None, found):
+                if slowest is not None and row["rank"] == slowest["rank"]:
+                    _conclude(record, other)
             write_file(directory / summary_name(0), dump(record, indent=2))
         return record
     finally:
         os.close(file)
+
+
+def _conclude(record: Summary, other: Field) -> None:
+    """Puts what another rank concludes from its loop in place of what rank 0 does, which waits for that rank."""
+    with suppress(DataError):  # it stays rank 0's
+        rank, bound = other["rank"].whole(0, MOST_RANKS), other["bound"].text(64)
+        verdict, advice = other["verdict"].text(), other["advice"].text()
+        needed = other["workers_needed"].number(0, MOST_RATE) if other["workers_needed"] else None
+        if other["what_if"]:
+            predictions(other["what_if"])  # raises where it is none
+        record["concluded_by"], record["bound"], record["workers_needed"] = rank, bound, needed
+        record["verdict"] = f"{holds_up(rank)}: {verdict}"
+        record["advice"], record["what_if"] = advice, other["what_if"].value
+
+
+def holds_up(rank: int) -> str:
+    return f"rank {rank} holds up the others"
 
 
 def wait_for_all(directory: Path, record: Summary) -> Summary:
@@ -90,14 +115,23 @@ def wait_for_all(directory: Path, record: Summary) -> Summary:
 
 
 def straggler(rows: list[RankRow]) -> StragglerRecord | None:
-    """Returns the row of the rank that delays the others by its loading; None if there is none."""
+    """Returns the row of the rank that delays the others by its loading; None if there is none.
+
+    Ranks whose steps take another time do not wait for it: they may have nothing in common but their launcher.
+    """
     if len(rows) < 2:
         return None
+
+    def step(row: RankRow) -> float:
+        return float(row["load_s_per_step"] + row["update_s_per_step"])
+
     slowest = max(rows, key=lambda row: float(row["load_s_per_step"]))
-    others = statistics.median(row["load_s_per_step"] for row in rows if row is not slowest)
-    step = statistics.median(row["load_s_per_step"] + row["update_s_per_step"] for row in rows)
-    excess = slowest["load_s_per_step"] - others
-    return {**slowest, "excess_s_per_step": excess} if excess > STRAGGLES * step else None
+    others = [row for row in rows if row is not slowest]
+    usual = statistics.median(map(step, others))
+    excess = slowest["load_s_per_step"] - statistics.median(row["load_s_per_step"] for row in others)
+    if excess <= STRAGGLES * usual or abs(step(slowest) - usual) > TOGETHER * usual:
+        return None
+    return {**slowest, "excess_s_per_step": excess}
 
 
 def line(record: Summary) -> str:

@@ -21,7 +21,9 @@ from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
 LOCK = "run.lock"
 PATIENCE = 2.0  # seconds to wait for a predecessor that is being killed
 MOST_CONFIG_BYTES = 1 << 20
-RANK_PATIENCE = 60.0  # seconds to wait for rank 0
+RANK_PATIENCE, END_PATIENCE = 0.5, 2.0  # seconds for which another rank waits for rank 0, at its begin and at its end
+LAUNCH_S = 60.0  # within which the ranks of a launch start
+TRIAL = "trial.tmp-"  # begin of the name of a file that check() writes and removes
 TRIAL_BYTES = 4096  # that a place must have room for
 HEADER = "epoch,step,load_s,update_s,other_s,images,loss," + ",".join(NAMES) + ",iter\n"
 
@@ -61,6 +63,23 @@ def _holder(path: Path) -> int | None:
     return int(words[1]) if words[1:2] and words[1].isdecimal() and words[-1] == os.uname().nodename else None
 
 
+def _is_held(path: Path) -> bool:
+    """Returns whether a process of any host holds the lock of a run."""
+    try:
+        with open_record(path / LOCK, MOST_CONFIG_BYTES) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def _name() -> str:
+    """Names this process among those that may write to a directory."""
+    return f"pid {os.getpid()} on host {os.uname().nodename}"
+
+
 def _parent(process: int) -> int | None:
     """Returns the process that has started another one; None if that is not known."""
     fields = (proc.read(f"/proc/{process}/stat") or b"").rpartition(b")")[2].split()  # the name may hold anything
@@ -75,7 +94,8 @@ def refuse_what_is_no_run(path: Path) -> None:
         if not path.is_dir():
             raise WatchError(f"run={path}: a file of that name exists; choose another directory")
         marks = ("config.toml", "sweep.json")
-        if not any((path / mark).exists() for mark in marks) and any(entry.name != LOCK for entry in path.iterdir()):
+        others = [one for one in path.iterdir() if one.name != LOCK and not one.name.startswith(TRIAL)]
+        if others and not any((path / mark).exists() for mark in marks):
             raise WatchError(f"run={path}: the folder holds files that are not a run; choose another directory")
     except OSError as error:
         raise WatchError(f"run={path}: {error.strerror}; choose another directory") from error
@@ -83,7 +103,7 @@ def refuse_what_is_no_run(path: Path) -> None:
 
 def check(path: Path) -> None:
     """Raises WatchError unless a run directory can be made in this place, and leaves nothing there."""
-    trial = path / f"trial.tmp-{os.getpid()}"
+    trial = path / f"{TRIAL}{os.getpid()}"
     made: list[Path] = []
     try:
         made = [one for one in (path, *path.parents) if not one.exists()]
@@ -128,6 +148,9 @@ def file_name(stem: str, suffix: str, rank: int, number: int = 1) -> str:
 class RunDirectory:
     """Creates and locks a directory. An earlier run in the same place moves to PATH.1, PATH.2, ...
 
+    Rank 0 makes the directory of all. Another rank that does not find it soon writes to PATH.rankR-PID, from where its
+    records move at its end: no rank waits for another one, which may be waiting for it.
+
     Keeps no file open but the lock: a directory that goes away is noticed, and a script may close all descriptors.
     """
 
@@ -135,10 +158,12 @@ class RunDirectory:
         self.path, (self.rank, self.world_size) = path, place()
         self._config = config
         self._lock: tuple[int, int, int] | None = None  # descriptor, device, inode
+        self._wanted: Path | None = None  # where rank 0 was not found
         if self.rank == 0:
             self._open()
-        else:
-            self._wait_for_rank_0()
+        elif not self._finds_rank_0(path, RANK_PATIENCE):
+            self.path, self._wanted = path.with_name(f"{path.name}.rank{self.rank}-{os.getpid()}"), path
+            self._open()
 
     def _open(self) -> None:
         refuse_what_is_no_run(self.path)
@@ -153,7 +178,7 @@ class RunDirectory:
         self._write_config()
 
     def _write_config(self) -> None:
-        write_file(self.path / "config.toml", f"# launch {launch()}\n{self._config}")
+        write_file(self.path / "config.toml", f"# launch {launch()}\n# {_name()}\n{self._config}")
 
     def follow_torch(self) -> bool:
         """Takes the world size that torch.distributed tells by now. Returns False if the directory is another rank's.
@@ -199,30 +224,61 @@ class RunDirectory:
                                      "choose another directory: run=DIR") from None
                 time.sleep(0.02)
         os.ftruncate(file, 0)
-        os.pwrite(file, f"pid {os.getpid()} on host {os.uname().nodename}\n".encode(), 0)
+        os.pwrite(file, f"{_name()}\n".encode(), 0)
         opened = os.fstat(file)
         self._lock = file, opened.st_dev, opened.st_ino
 
-    def _wait_for_rank_0(self) -> None:
-        """Waits until rank 0 of the same launch has made the directory.
-
-        A launcher that sets no RANK runs in rank 0, which may have made it before it launched the others.
-        """
-        launched_by_rank_0 = "RANK" not in os.environ and spawner() is None
-        deadline = time.monotonic() + RANK_PATIENCE
-        while True:
-            try:
-                config = read_record(self.path / "config.toml", MOST_CONFIG_BYTES)
-                if config.startswith(f"# launch {launch()}\n".encode()):
-                    return
-                if launched_by_rank_0 and _holder(self.path) == os.getppid():
-                    return
-            except OSError:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+    def _finds_rank_0(self, path: Path, patience_s: float, at_end: bool = False) -> bool:
+        """Returns whether a directory becomes that of rank 0 of this launch within some seconds."""
+        deadline = time.monotonic() + patience_s
+        while not self._is_of_rank_0(path, at_end):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"rank {self.rank}: rank 0 has not opened {self.path} for {RANK_PATIENCE:.0f} s; "
-                                   "watch the same loaders on every rank")
+                return False
             time.sleep(0.02)
+        return True
+
+    def _is_of_rank_0(self, path: Path, at_end: bool) -> bool:
+        """Returns whether rank 0 of this launch writes to a directory, or `at_end` has written to it.
+
+        Where locks do not reach other hosts, that is known at the end only.
+        """
+        if any((path / self.name(stem, suffix, 1)).exists() for stem, suffix in (("steps", "csv"), ("summary", "json"))):
+            return False  # another process has this rank there
+        config = path / "config.toml"
+        try:
+            first, second = read_record(config, MOST_CONFIG_BYTES).split(b"\n")[:2]
+            opened = os.stat(config).st_mtime
+            with open_record(path / LOCK, MOST_CONFIG_BYTES) as file:
+                holder = file.readline(300).strip()
+        except (OSError, ValueError):
+            return False
+        if second != b"# " + holder:  # rank 0 is about to move an earlier run aside
+            return False
+        process = _holder(path)
+        # A launcher that sets no RANK runs in rank 0, which may have opened the directory before it launched the others.
+        if "RANK" not in os.environ and spawner() is None and process is not None and process == os.getppid():
+            return True
+        if first != f"# launch {launch()}".encode():
+            return False
+        return _is_held(path) or (at_end and opened >= proc.begin_of_this() - LAUNCH_S)
+
+    def join(self) -> None:
+        """Moves the records of a rank that did not find rank 0 when it began to those of rank 0, if there are any now."""
+        wanted = self._wanted
+        if wanted is None or not self._finds_rank_0(wanted, END_PATIENCE, at_end=True):
+            return
+        for file in sorted(self.path.iterdir()):
+            if file.name in (LOCK, "config.toml"):
+                file.unlink()
+            else:
+                file.rename(wanted / file.name)
+        self.path.rmdir()
+        self.path, self._wanted = wanted, None
+
+    @property
+    def is_apart(self) -> bool:
+        """Returns whether the records of this rank lie apart from those of rank 0."""
+        return self._wanted is not None
 
     # Files
 

@@ -80,6 +80,12 @@ def _weak_call(method: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
+def _uncaught() -> BaseException | None:
+    """Returns the exception that ends this process; torch's mp.spawn turns it into SystemExit."""
+    ends = sys.exc_info()[1]
+    return ends.__context__ if isinstance(ends, SystemExit) and ends.code else getattr(sys, "last_value", None)
+
+
 class Session:
     """One run. Its trainer's thread is the one that first iterates over a loader."""
 
@@ -162,7 +168,7 @@ class Session:
         summary.version()  # looks through all packages: not in the loop
         self._thread = threading.get_ident()
         self._clock = ThreadClock()
-        if self._forked:  # it ends by os._exit()
+        if multiprocessing.parent_process() is not None:  # a fork ends by os._exit(), a spawned one forgets its error
             Finalize(None, self.close, exitpriority=0)
         self.deaths.begin()
         self._provisional = Provisional(self.directory.path / self.file_name("summary", "json", 1))
@@ -253,8 +259,12 @@ class Session:
 
         A `given` loader, of watch(), has a recording of its own; it continues that of an earlier one which was made at
         the same line and is gone. Other loaders share a recording if they have the line and the data set in common, or
-        its kind where the earlier one is gone.
+        its kind where the earlier one is gone. One that takes turns with another is begun anew in the middle of a loop,
+        at a line of its own.
         """
+        for one in self.loaders:
+            if one.takes_turns and one.inner is not None and one.inner() is inner and (self.is_here or one.is_free()):
+                return one
         dataset = type(getattr(inner, "dataset", inner)).__name__
         data = getattr(inner, "dataset", None)
         for one in self.loaders:
@@ -365,7 +375,7 @@ class Session:
             self._provisional.write(summary.make(self._facts(), self.main, self.loaders, complete=False),
                                     partial(of_workers, self.main.workers, self.main.records, perf_counter_ns()))
         if self._live is not None and self.main is not None and self._live.due():
-            self._live.tell(self.main.name, self.main.table, self.main.loop(), summary.cores())
+            self._tell(self._live, self.main)
         if self._log is not None and self.main is not None and self.directory.rank == 0 and self._log.due():
             self._log.tell(self.main.table, self.main.loop(), summary.cores())
         self.start_watchdog()  # a fork has ended its thread
@@ -399,7 +409,11 @@ class Session:
     def _tell_if_late(self) -> None:
         """Writes the line that is due on stderr while the trainer's thread is in a long step."""
         if self._live is not None and self.main is not None and self._live.due(LEAST_S):
-            self._live.tell(self.main.name, self.main.table, self.main.loop(), summary.cores())
+            self._tell(self._live, self.main)
+
+    def _tell(self, live: Live, main: WatchedLoader) -> None:
+        directory = self.directory
+        live.tell(main.name, main.table, main.loop(), summary.cores(), directory.path, directory.world_size)
 
     @property
     def writes_lines(self) -> bool:
@@ -433,7 +447,7 @@ class Session:
             self._provisional.end()
         if self._directory is None or self.main is None:
             return
-        uncaught = getattr(sys, "last_value", None)
+        uncaught = _uncaught()
         if self.error is None and not self.interrupted and isinstance(uncaught, (Exception, KeyboardInterrupt)):
             self.failed(uncaught)
         if not self.interrupted:
@@ -441,7 +455,8 @@ class Session:
         now, facts = perf_counter_ns(), self._facts()
         if self._ending_since is not None:
             self.marks.timeline.logged(self._ending_since, now)
-        self.marks.timeline.close([one.table for one in self.loaders if one.lane is None], now)
+        is_cut = self.interrupted or self.error is not None
+        self.marks.timeline.close([one.table for one in self.loaders if one.lane is None], now, is_cut)
         for loader in self.loaders:
             if loader.lane is not None:
                 loader.end_ahead()
@@ -454,16 +469,20 @@ class Session:
         if self.main.infers:  # before a training whose optimizer is not one of torch's
             others = [one for one in self.loaders if not one.infers]
             self._make_main(max(others, key=lambda one: one.table.steps, default=self.main))
+        self.directory.join()
         record = summary.make(facts, self.main, self.loaders, complete=True)
         record["worker_activity"] = of_workers(self.main.workers, self.main.records, now)
         try:
             write_file(self.directory.path / self.file_name("summary", "json", 1), dump(record, indent=2))
-            if record["world_size"] > 1:
+            if record["world_size"] > 1 and not self.directory.is_apart:
                 record = self._with_ranks(record)
         except Exception as error:  # the verdict needs no file
             stop(error)
         if self.directory.rank == 0:
             say("\n".join(summary.lines(self.directory.path, record)))
+        elif self.directory.is_apart:
+            say(f"pymillrace watch: rank {self.directory.rank} has found no records of rank 0 beside which its own belong; "
+                f"they lie in {self.directory.path}")
         if self._log is not None and self.directory.rank == 0:
             self._log.end(self.main.table, self.main.loop(), summary.cores())
         tracks = [trace.Loader(one.number, one.name, self.directory.path / self.file_name("steps", "csv", one.number),

@@ -246,6 +246,8 @@ class SometimesWritten(TypedDict, total=False):
         "workers")]
     ranks: Annotated[list[RankRow], About("with several ranks, in rank 0's file: a row each")]
     straggler: Annotated[StragglerRecord | None, About("likewise: the rank that the others wait for")]
+    concluded_by: Annotated[int, About("in rank 0's file, if another rank holds up the others: that rank, whose `bound`, "
+                                       "`verdict`, `workers_needed`, `advice` and `what_if` the file has")]
 
 
 class RunFacts(TypedDict):

@@ -14,6 +14,7 @@ from .threads import IN_LOAD
 from .threads import rows as thread_rows
 
 OWN = "mr.Loader"  # kind of millrace's own loader
+SMALL_BATCH = 1 << 20  # bytes below which sending a batch takes the time of its messages, not of its values
 SHARE_TO_TELL = 0.05  # of load + update: with as large a difference, the sentence says what was left out
 
 
@@ -82,6 +83,8 @@ def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
         have = f"you have {loop.workers}" if loop.workers else "you have none"
         on = f" on {_cores(cores)}" if needed > cores else ""
         tail += f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}{on}"
+    if loop.takes_turns:
+        tail += "; another loader takes turns with it, whose waits count as update, and predictions leave it as it is"
     gap = _device_gap_share(loop, load + update)
     if gap is not None and gap < LOAD_THAT_BINDS:
         return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update; "
@@ -96,7 +99,9 @@ def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
             share, limit = loop.loop_waits, load_that_binds(True)
             of_loop = f"the loop waits for batches {_percent(share)} of its time, {of_loop}"
     if (gap is None and share < limit) or load <= 0:
-        return Verdict("device", "", f"device-bound: {of_loop}{tail}", needed)
+        both = not loop.workers and loop.sees_inside and not loop.takes_ahead and share >= LOAD_THAT_BINDS
+        inline = "without workers, load and update take turns; update is the longer one, " if both else ""
+        return Verdict("device", "", f"device-bound: {inline}{of_loop}{tail}", needed)
     place = max(range(len(PLACES)), key=lambda one: steady[one])
     of_kind = loop.breakdown.waits[place]
     kind = KINDS[max(range(len(KINDS)), key=lambda one: of_kind[one])]
@@ -151,6 +156,8 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
         return "advice: most of load is start-up; watch a longer run"
     if verdict.bound == "handover":
         return "advice: batches are handed over too often: use larger batches"
+    if verdict.bound == "transfer" and loop.batch_bytes < SMALL_BATCH:
+        return "advice: batches are expensive to send: put their values into fewer tensors, or use larger batches"
     if verdict.bound == "transfer":
         return "advice: batches are expensive to send: keep images uint8 until they are on the device"
     if shared:

@@ -52,6 +52,17 @@ def weak(inner: Any) -> weakref.ref[Any] | None:
         return None
 
 
+class Given(NamedTuple):
+    """What a loader that was given to watch() has in common with the one that a framework makes of it for a rank."""
+    kind: type
+    data: int  # the data set's identity: the recording keeps none alive
+    batch: int | None
+
+    @classmethod
+    def of(cls, loader: Any) -> Given:
+        return cls(type(loader), id(loader.dataset), loader.batch_size)
+
+
 class Stretch(NamedTuple):
     """Sums at the begin or the end of a stretch in which the body of the loop is measured."""
     steps: int  # whose body has ended
@@ -116,6 +127,7 @@ class WatchedLoader:
         self.parts = 0
         self.records: RecordRing | None = None
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()
+        self.given: Given | None = None  # the same, unless it was one rank's already
         self.inner: weakref.ref[Any] | None = None  # the loader that was iterated over last
         self.data: weakref.ref[Any] | None = None  # its data set
         self.iterator: weakref.ref[Any] | None = None  # torch's, of the iteration under way
@@ -141,6 +153,16 @@ class WatchedLoader:
         return self.kind == "DataLoader"
 
     @property
+    def takes_turns(self) -> bool:
+        """Returns whether another loader of the same loop gives a batch in most of its steps."""
+        return 2 * self.table.turns > self.table.steps
+
+    def iterates_over_given(self) -> bool:
+        """Returns whether the loader that was given is the one that the loop iterates over."""
+        given, inner = (None if one is None else one() for one in (self.object, self.inner))
+        return given is not None and inner is given
+
+    @property
     def shared_memory_needed(self) -> int | None:
         """Returns the bytes that its batches in flight take in shared memory."""
         return shared_memory.needed(self.workers, self.prefetch, self.tensor_bytes)
@@ -153,6 +175,8 @@ class WatchedLoader:
             if not self.is_free():
                 return 0
             self._enter_lane()
+        elif self.recorder.is_inside_another:
+            return 0
         self.session.open()
         self.flush()  # the next iteration numbers its batches from 0 again
         self.recorder.generation += 1
@@ -228,6 +252,7 @@ class WatchedLoader:
         self.takes_prefetch = "prefetch_factor" in getattr(loader, "__dict__", {})  # fastai's class has a fixed one
         self.batch = (getattr(loader, "batch_size", None) or
                       getattr(getattr(loader, "batch_sampler", None), "batch_size", None) or 0)
+        self.recorder.batch_size = self.batch
         self.persistent = bool(getattr(loader, "persistent_workers", False))
         self.in_order = self.recorder.in_order = bool(getattr(loader, "in_order", True))  # from torch 2.6 on
         context = getattr(loader, "multiprocessing_context", None)
@@ -329,7 +354,7 @@ class WatchedLoader:
         if not self._timeline.holds(self.table):
             return False
         self.session.deaths.note(self.name, self.table.steps, self.shared_memory_needed, workers)
-        self._timeline.next_begins(self.table, perf_counter_ns())
+        self._timeline.left(self.table, perf_counter_ns())
         self._measure(self.table.steps)
         self._look()
         return True
@@ -425,7 +450,7 @@ class WatchedLoader:
             kind=self.kind, workers=self.workers, prefetch=self.prefetch, takes_prefetch=self.takes_prefetch,
             iterable=self.iterable, shards=self.shards, persistent=self.persistent,
             transforms=tuple(self.transforms), batch_bytes=self.batch_bytes,
-            infers=self.infers, takes_ahead=self.lane is not None, epoch=self.table.epoch, steps=self.table.steps,
+            infers=self.infers, takes_ahead=self.lane is not None, takes_turns=self.takes_turns, epoch=self.table.epoch, steps=self.table.steps,
             images=self.table.images, update_s=1e-9 * (total[UPDATE] + total[LOOP]),
             first_steps=min(FIRST_STEPS, self.table.steps), first_update_s=1e-9 * (first[UPDATE] + first[LOOP]),
             epochs=tuple(self.epochs),

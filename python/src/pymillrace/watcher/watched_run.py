@@ -194,6 +194,11 @@ class WatchedRun:
         complete = is_complete(summary.value)
         rows, memory = self._ranks(summary), _memory(summary["memory"])
         straggler = ranks.straggler(rows)
+        other = None if straggler is None or straggler["rank"] == 0 or summary["concluded_by"] else straggler["rank"]
+        speaker = None if other is None else self._summary(other)
+        verdict = _verdict(summary, memory)
+        if other is not None and speaker is not None:
+            verdict = f"{ranks.holds_up(other)}: {_verdict(speaker, _memory(speaker['memory']))}"
         return Summary(
             loader=printable(summary["loader"].text()), state=_state(summary, runs), ended=complete or not runs,
             error=printable(summary["error"].text()) if summary["error"] else "",
@@ -202,7 +207,7 @@ class WatchedRun:
             total=Point(summary["load_s"].number(0, MOST_SECONDS), summary["update_s"].number(0, MOST_SECONDS),
                         summary["other_s"].number(0, MOST_SECONDS), summary["steps"].whole(0, MOST_STEPS),
                         summary["images"].whole(0, MOST_STEPS)),
-            verdict=_verdict(summary, memory), advice=self._advice_of(summary, complete),
+            verdict=verdict, advice=self._advice_of(speaker or summary, is_complete((speaker or summary).value)),
             activity=_activity(summary["worker_activity"]), memory=memory, ranks=rows,
             straggler=None if straggler is None else straggler["rank"])
 
