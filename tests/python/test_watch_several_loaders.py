@@ -1,4 +1,4 @@
-"""Several loaders in one loop: taking turns, one inside of another's data set, one in a stand-in."""
+"""Loaders beside, inside and around others: taking turns, in a data set, in a stand-in, over a generator."""
 import json
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
 
 import pymillrace as mr
 from conftest import timing
@@ -202,3 +202,30 @@ def test_a_loader_that_a_script_gives_is_recorded_in_the_commands_run(tmp_path):
     assert done.returncode == 0 and "nothing was recorded" not in done.stderr
     assert sorted(one.name for one in tmp_path.iterdir()) == ["run", "train.py"]
     assert summary_of(Path(tmp_path) / "run")["steps"] == 30
+
+
+class PassedOn(IterableDataset):
+    """As Keras's data set for a PyDataset, whose generator takes what threads put into a queue."""
+
+    def __init__(self, generator):
+        self.generator = generator
+
+    def __iter__(self):
+        yield from self.generator
+
+
+def test_workers_are_not_offered_to_a_data_set_that_passes_a_generator_on(tmp_path):
+    def slow():
+        for _ in range(60):
+            time.sleep(LOAD)
+            yield torch.ones(1)
+
+    optimizer = torch.optim.SGD(MODEL.parameters(), 1e-3)
+    with mr.watching(run=tmp_path / "run"):
+        for batch in DataLoader(PassedOn(slow()), batch_size=None):
+            MODEL(batch).sum().backward()
+            optimizer.step()
+    summary = summary_of(tmp_path / "run")
+    assert summary["steps"] == 60 and summary["bound"] == "dataset" and summary["what_if"] is None
+    assert summary["workers_needed"] is None and "workers needed" not in summary["verdict"]
+    assert summary["advice"].startswith("advice: make the generator faster")

@@ -397,6 +397,15 @@ def test_an_interruption_ends_a_verification_and_keeps_the_results():
     assert result.stopped == "interrupted by SIGTERM" and result.interrupted.exit_code == 143
 
 
+def test_a_script_that_is_stuck_is_ended(tmp_path, monkeypatch):
+    assert child.run(["sleep", "60"], dict(os.environ), is_stuck=lambda: True) == (128 + signal.SIGTERM, None)
+    monkeypatch.setattr(child, "END_S", 0.2)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+    with open(tmp_path / "log", "w") as log:
+        code = child.run([sys.executable, "-c", deaf], dict(os.environ), log, lambda: (tmp_path / "log").stat().st_size > 0)
+    assert code == (128 + signal.SIGKILL, None)
+
+
 def test_signals_of_this_process_are_as_before_a_run():
     before = signal.pthread_sigmask(signal.SIG_BLOCK, set()), signal.getsignal(signal.SIGCHLD)
     assert child.run([sys.executable, "-c", ""], dict(os.environ)) == (0, None)

@@ -384,6 +384,46 @@ def test_the_trained_loader_is_measured_and_a_failing_change_is_shown(tmp_path, 
         assert [one["steps"] for one in summary["loaders"]].count(40) == 1
 
 
+HANGS = """
+import json
+import pathlib
+import sys
+import time
+import torch
+from torch.utils.data import DataLoader
+
+loader = DataLoader([torch.zeros(1)] * 400, num_workers=0)
+if loader.num_workers:  # as a data set whose own threads do not outlive a fork: its wait is reported again and again
+    run = max(pathlib.Path(sys.argv[1]).glob("*.log")).with_suffix("")
+    run.mkdir()
+    (run / "stalls.jsonl").write_text("".join(json.dumps({"waited_s": one}) + "\\n" for one in (60.0, 120.0)))
+    time.sleep(100)
+for images in loader:
+    pass
+"""
+
+
+def test_a_change_that_hangs_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify, "busy_s", lambda: None)
+    (tmp_path / "train.py").write_text(HANGS)
+    begin = time.monotonic()
+    words = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / "check")]
+    record = verify.verify(words, tmp_path / "check", steps=20, blocks=1, given=["num_workers=1"])
+    outcome, = record["outcomes"]
+    assert "got no batch for 120 s and was ended" in outcome["failed"] and record["stopped"] is None
+    assert time.monotonic() - begin < 60
+
+
+@pytest.mark.parametrize("waits, expected", (([], None), ([60.0], None), ([10.0, 12.0], 12.0), ([30.0, 11.0, 22.0], 22.0),
+                                             ([30.0, 11.0], None)))
+def test_a_wait_that_is_reported_twice_is_a_stall(tmp_path, waits, expected):
+    assert verify.stalled(tmp_path) is None
+    (tmp_path / "stalls.jsonl").write_text("".join(json.dumps({"waited_s": one}) + "\n" for one in waits))
+    assert verify.stalled(tmp_path) == expected
+    (tmp_path / "stalls.jsonl").write_text("[]\n{")
+    assert verify.stalled(tmp_path) is None
+
+
 WHAT_IF = {"settings": {"num_workers": 0, "prefetch_factor": None},
            "rows": [{"change": "num_workers=1", "overrides": {"num_workers": 1}, "loading_only": False, "ratio": 1.5,
                      "low": 1.4, "high": 1.6}]}

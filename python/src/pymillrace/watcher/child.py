@@ -3,7 +3,8 @@
 Schedulers, `timeout` and `kill` send signals to the process that they know, which is this one. The script gets each of
 them once: not a second time where the sender reached the whole process group, as the terminal does with Ctrl-C. The
 script stays in this process's group, so that Ctrl-C, Ctrl-Z and a supervisor's kill(-group) reach all of a pipeline.
-Nothing here sends SIGKILL to the script, and the script needs nothing of this process: it goes on if this one dies.
+The script needs nothing of this process: it goes on if this one dies. Nothing here ends it, unless a caller says that it
+is stuck.
 """
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import IO, NamedTuple
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # ask a program to end
@@ -23,6 +24,7 @@ SI_KERNEL = 0x80  # si_code of what the kernel sent
 GRACE_S = 0.2  # for the witness's report; one signal to process and group counts once if it arrives within this time
 REPORT = struct.Struct("=id")  # of the witness: signal and time
 POLL_S = 1.0  # between looks at the script in case another thread took SIGCHLD
+END_S = 10.0  # for a stuck script to end by SIGTERM, before SIGKILL
 
 
 class Ended(NamedTuple):
@@ -31,8 +33,12 @@ class Ended(NamedTuple):
     signal: signal.Signals | None
 
 
-def run(words: Sequence[str], environment: dict[str, str], output: IO[str] | None = None) -> Ended:
-    """Runs a command to its end. `output` takes its stdout and stderr. Raises OSError if it cannot be started."""
+def run(words: Sequence[str], environment: dict[str, str], output: IO[str] | None = None,
+        is_stuck: Callable[[], bool] = lambda: False) -> Ended:
+    """Runs a command to its end. `output` takes its stdout and stderr. Raises OSError if it cannot be started.
+
+    `is_stuck` is asked every second; once it says so, the command is ended.
+    """
     # An ignored signal stays ignored, here and in the script: it is not waited for.
     passed_on = {one for one in PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed_on, signal.SIGCHLD})
@@ -40,7 +46,7 @@ def run(words: Sequence[str], environment: dict[str, str], output: IO[str] | Non
     try:
         witness = _Witness(passed_on)
         try:
-            return _Script(words, environment, output, mask, children, witness).wait(passed_on)
+            return _Script(words, environment, output, mask, children, witness).wait(passed_on, is_stuck)
         finally:
             witness.close()
     finally:
@@ -68,10 +74,16 @@ class _Script:
         self._stopped = self._stops_us = False
         self._ended_by: signal.Signals | None = None
 
-    def wait(self, passed_on: set[signal.Signals]) -> Ended:
+    def wait(self, passed_on: set[signal.Signals], is_stuck: Callable[[], bool]) -> Ended:
         """Passes signals on until the script has ended."""
+        asked: float | None = None  # when it was asked to end, because it was stuck
         while (code := self._code()) is None:
             self._witness.read()
+            if asked is None and is_stuck():
+                asked = time.monotonic()
+                self._process.terminate()
+            if asked is not None and time.monotonic() - asked > END_S:
+                self._process.kill()
             received = signal.sigtimedwait({*passed_on, signal.SIGCHLD}, POLL_S)
             if received is not None and received.si_signo != signal.SIGCHLD:
                 self._receive(signal.Signals(received.si_signo), received.si_code)

@@ -30,6 +30,7 @@ class LoopFacts:
     prefetch: int = 0  # batches per worker; 0 without workers
     takes_prefetch: bool = True  # `prefetch_factor` is an argument of its loader
     iterable: bool = False  # its data set divides its samples among workers
+    generator: bool = False  # that data set passes on what one generator yields, which workers cannot share
     shards: int = 0  # of that data set, of which a worker needs one or more; 0: unknown
     persistent: bool = False
     transforms: Sequence[str] = ()

@@ -122,7 +122,7 @@ def what_if(loop: LoopFacts, cores: int) -> WhatIfRecord | None:
 def recorded(loop: LoopFacts, cores: int) -> tuple[DataLoaderInput, Recorded] | None:
     """Returns what predictions are made of; None if the records do not suffice."""
     measured, rate = input_of(loop, cores), measured_rate(loop)
-    if measured is None or rate is None:
+    if measured is None or rate is None or loop.generator:
         return None
     work = loop.breakdown.work
     blocked = sum(row[1] for row in work[:3])
@@ -282,6 +282,10 @@ def promise(change: Mapping[str, Any]) -> str:
             f"{change['high'] * now:,.0f}), {now:,.0f} now")
 
 
+def _percent(ratio: float) -> str:
+    return f"{round(100 * (ratio - 1)):+d}"  # never -0
+
+
 def lines(record: Mapping[str, Any]) -> list[str]:
     """Returns the table as text."""
     def number(value: float | None) -> str:
@@ -290,7 +294,7 @@ def lines(record: Mapping[str, Any]) -> list[str]:
     def interval(row: Mapping[str, Any]) -> str:
         if row["low"] is None or row["high"] is None or row["loading_only"]:
             return ""
-        return f"{100 * (row['low'] - 1):+.0f} to {100 * (row['high'] - 1):+.0f}%"
+        return f"{_percent(row['low'])} to {_percent(row['high'])}%"
 
     wide = max([26, *(len(row["change"]) for row in record["rows"])]) + 1
     text = [f"{'what if':<{wide}}{'images/s':>10}{'change':>9}{'90%':>16}{'loader alone':>14}",
@@ -300,7 +304,7 @@ def lines(record: Mapping[str, Any]) -> list[str]:
         if "saved_s_per_epoch" in row:  # of another base, with the start-up of workers
             base = row["images_per_s"] / row["ratio"] if row["images_per_s"] and row["ratio"] else None
             text.append(f"{'whole epochs, as they ran':<{wide}}{number(base):>10}")
-        change = "" if row["loading_only"] else "?" if row["ratio"] is None else f"{100 * (row['ratio'] - 1):+.0f}%"
+        change = "" if row["loading_only"] else "?" if row["ratio"] is None else f"{_percent(row['ratio'])}%"
         text.append(f"{row['change']:<{wide}}{number(row['images_per_s']):>10}{change:>9}{interval(row):>16}"
                     f"{number(row['loader_images_per_s']):>14}")
     text += [f"{row['change']}: saves the start-up of {row['saved_s_per_epoch']:.2f} s in each epoch"

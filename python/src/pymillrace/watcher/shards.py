@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+from types import GeneratorType
 from typing import Any
 
 from .faults import pass_on
@@ -13,6 +14,15 @@ def is_iterable(dataset: Any) -> bool:
     """Returns whether each worker iterates over the data set itself, so that the data set has to divide its samples."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(dataset, torch.utils.data.IterableDataset)
+
+
+def reads_generator(dataset: Any) -> bool:
+    """Returns whether an iterable data set passes on what a generator yields that exists already, as Keras's does.
+
+    Workers cannot share one: a copy by fork yields the same samples in each, and waits for threads that were not copied.
+    """
+    return is_iterable(dataset) and any(isinstance(one, GeneratorType)
+                                        for one in getattr(dataset, "__dict__", {}).values())
 
 
 def shards_of(dataset: Any, ranks: int = 1) -> int:

@@ -22,6 +22,7 @@ from .room import left, left_text
 from .run_directory import RunDirectory, dump, write_file
 from .stack import doing
 
+STALLS = "stalls.jsonl"
 LEAST_S = 10.0  # a shorter wait is not a stall
 FIRST_S = 60.0  # nor is a shorter one for the first batch
 USUAL = 10.0  # times the mean wait
@@ -90,7 +91,7 @@ class Stalls:
             report = {"loader": wait.loader, **_who(wait, directory.path), **left(directory.path), "step": wait.steps,
                       "waited_s": waited}
             self._count += 1
-            directory.append("stalls.jsonl", dump(report))
+            directory.append(STALLS, dump(report))
             if writes_lines:
                 write_at_once("\n".join(lines(report)))
 

@@ -39,7 +39,7 @@ def _percent(part: float) -> str:
 def workers_needed(loop: LoopFacts) -> float | None:
     """Returns the workers that would hide load behind this update; None if it cannot be known."""
     work, update_s = loop.breakdown.work, loop.loop_update_s
-    if not update_s or not loop.sees_inside or loop.breakdown.missing or sum(work[NOWHERE]) > 0:
+    if not update_s or not loop.sees_inside or loop.generator or loop.breakdown.missing or sum(work[NOWHERE]) > 0:
         return None
     busy = sum(sum(work[place]) - work[place][2] for place in (DATASET, TRANSFORM, COLLATE))
     return 1e-9 * busy / (max(1, loop.steps) * update_s)
@@ -150,6 +150,9 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     if verdict.bound == "device":
         return ("advice: the loader keeps up; a faster model or device would help, a faster loader would not"
                 f"{_threads_of_update(loop, cores)}")
+    if loop.generator:
+        return ("advice: make the generator faster that the data set passes on, as by more threads of its own; workers of the "
+                "DataLoader cannot share it")
     if verdict.bound == "startup":
         if loop.workers and not loop.persistent and loop.epoch > 1:
             return "advice: set persistent_workers=True, so that workers start once and not in every epoch"

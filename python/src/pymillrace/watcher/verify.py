@@ -31,6 +31,7 @@ from .predict import PREFETCH
 from .recorded import predictions, read_summary
 from .records import open_record
 from .run_directory import is_complete
+from .stalls import STALLS
 from .threads import busy_s
 
 SEED = 1
@@ -38,6 +39,7 @@ WARM_UP, WINDOW, ENOUGH_WINDOWS = 8, 20, 5
 STOCKS = 8  # numbers of outstanding batches that a warm-up lasts
 THREADS_OF_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MOST_STEPS_BYTES = 256 << 20  # of steps.csv; a step has some 150
+MOST_STALLS_BYTES = 16 << 20
 
 
 class Interrupted(Error):
@@ -162,6 +164,16 @@ def _children_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def stalled(run: Path) -> float | None:
+    """Returns the seconds of a wait for a batch that was reported twice, so that it was no slow start; None without one."""
+    try:
+        with open_record(run / STALLS, MOST_STALLS_BYTES) as file:
+            waits = [float(json.loads(line)["waited_s"]) for line in file]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return next((after for before, after in zip(waits, waits[1:]) if after > before), None)
+
+
 class Script:
     """The command that is run again and again, each time for a number of steps."""
 
@@ -187,12 +199,15 @@ class Script:
         busy, own, begin = busy_s(), _children_s(), time.monotonic()
         with open(log, "w", encoding="utf-8") as file:
             try:
-                code, ended_by = child.run(words, environment, file)
+                code, ended_by = child.run(words, environment, file, lambda: stalled(run) is not None)
             except OSError as error:
                 raise WatchError(f"cannot run {words[0]}: {error.strerror}", "name a program after --") from error
         wall, end = time.monotonic() - begin, busy_s()
         if ended_by is not None:
             raise Interrupted(ended_by, f"the messages of the run that it ended are in {log}")
+        if (waited_s := stalled(run)) is not None:
+            raise WatchError(f"{' '.join(words)} got no batch for {waited_s:.0f} s and was ended",
+                             f"{run / STALLS} says what its workers did; its messages are in {log}")
         if code != 0:
             raise WatchError(f"{' '.join(words)} ended with exit code {code}", f"its messages are in {log}")
         try:

@@ -19,7 +19,7 @@ from .hooks import evaluates
 from .lane import Lane
 from .loop_facts import DeviceWaits, LoopFacts
 from .run_directory import RunDirectory
-from .shards import is_iterable, shards_of
+from .shards import is_iterable, reads_generator, shards_of
 from .signals import without_signals_of_workers, without_signals_of_writes
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .threads import Facts, Threads
@@ -117,7 +117,7 @@ class WatchedLoader:
         self.recorder = Steps(session.marks, self.table, self.breakdown)
         self.workers = self.prefetch = self.batch = 0
         self.takes_prefetch = True
-        self.iterable, self.shards = False, 0
+        self.iterable, self.generator, self.shards = False, False, 0
         self.in_order = True
         self.samples: int | None = None
         self.length: int | None = None  # batches of an epoch
@@ -261,7 +261,7 @@ class WatchedLoader:
 
             self.start_method = (context or torch.multiprocessing).get_start_method()
         self.dataset = type(loader.dataset).__name__
-        self.iterable = is_iterable(loader.dataset)
+        self.iterable, self.generator = is_iterable(loader.dataset), reads_generator(loader.dataset)
         self.shards = shards_of(loader.dataset, self.session.directory.world_size)
         try:
             self.samples = len(loader.dataset)
@@ -448,7 +448,7 @@ class WatchedLoader:
         total, first, gaps = self.table.total, self.table.first, self.device
         return LoopFacts(
             kind=self.kind, workers=self.workers, prefetch=self.prefetch, takes_prefetch=self.takes_prefetch,
-            iterable=self.iterable, shards=self.shards, persistent=self.persistent,
+            iterable=self.iterable, generator=self.generator, shards=self.shards, persistent=self.persistent,
             transforms=tuple(self.transforms), batch_bytes=self.batch_bytes,
             infers=self.infers, takes_ahead=self.lane is not None, takes_turns=self.takes_turns, epoch=self.table.epoch, steps=self.table.steps,
             images=self.table.images, update_s=1e-9 * (total[UPDATE] + total[LOOP]),
