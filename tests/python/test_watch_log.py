@@ -109,7 +109,7 @@ def test_only_rank_0_logs(tmp_path, monkeypatch):
     found = []
     monkeypatch.setattr(api.Session, "directory", property(lambda self: types.SimpleNamespace(
         rank=1, path=tmp_path, world_size=2, name=lambda *_: "x", append_rows=lambda *_: None, append=lambda *_: None,
-        close=lambda: None)))
+        close=lambda: None, join=lambda: None, is_apart=False)))
     monkeypatch.setattr(api.Session, "_with_ranks", lambda self, record: record)
     watch(tmp_path / "run", 60, found.append, steps=7)
     assert found == []

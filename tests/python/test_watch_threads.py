@@ -303,7 +303,7 @@ def test_a_plan_sets_threads_after_the_script_did(tmp_path, overrides, printed):
 
 def test_a_plan_sets_the_environment_of_pools(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(verify.child, "run", lambda words, environment, file: seen.append(environment) or (3, None))
+    monkeypatch.setattr(verify.child, "run", lambda words, environment, file, is_stuck: seen.append(environment) or (3, None))
     with pytest.raises(mr.WatchError):
         verify.Script(["train"], Path(tmp_path), 10).run({"OMP_NUM_THREADS": 1})
     assert {seen[0][name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")} == {"1"}

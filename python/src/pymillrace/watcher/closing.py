@@ -55,8 +55,8 @@ def words(directory: str, rank: int, before: Stamp) -> str:
         return f"pymillrace watch: the records in {directory} cannot be read: {type(error).__name__}: {error}"
     if any(Path(directory).parent.glob(f"{glob.escape(Path(directory).name)}.rank{rank}-*")):
         return ""  # apart from those of rank 0, as the command has said
-    return (f"pymillrace watch: {_whose(rank)}nothing was recorded: none of the command's processes iterated over a torch "
-            "DataLoader and then ran its exit handlers, or the recording stopped; for other loaders see pymillrace.watch()")
+    return (f"pymillrace watch: {_whose(rank)}nothing was recorded: no process of the command recorded a torch DataLoader "
+            "and then ran its exit handlers; for other loaders see pymillrace.watch()")
 
 
 def _whose(rank: int) -> str:

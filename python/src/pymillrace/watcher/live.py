@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .summary_record import RankRow
 
 FIRST_S = 10.0  # from the begin of the recording to the first line
+MOST_RANKS = 64  # whose summaries are looked at
 MOST_BYTES = 4000  # of a line: a pipe takes up to 4096 in one write
 
 
@@ -83,7 +84,7 @@ def _of_straggler(loop: LoopFacts, directory: Path, world_size: int) -> list[str
     own: RankRow = {"rank": 0, "steps": loop.steps, "load_s_per_step": total / max(1, loop.steps - 1), "bound": "",
                     "update_s_per_step": loop.mean_update_s, "images_per_s": None}
     rows, verdicts = [own], {}
-    for rank in range(1, world_size):
+    for rank in range(1, min(world_size, MOST_RANKS)):
         with suppress(OSError, DataError):
             summary = read_summary(directory / summary_name(rank))
             rows.append({**row_of(summary), "rank": rank})

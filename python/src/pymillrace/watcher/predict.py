@@ -283,7 +283,8 @@ def promise(change: Mapping[str, Any]) -> str:
 
 
 def _percent(ratio: float) -> str:
-    return f"{round(100 * (ratio - 1)):+d}"  # never -0
+    text = f"{100 * (ratio - 1):+.0f}"
+    return "+0" if text == "-0" else text
 
 
 def lines(record: Mapping[str, Any]) -> list[str]:

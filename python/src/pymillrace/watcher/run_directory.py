@@ -94,8 +94,8 @@ def refuse_what_is_no_run(path: Path) -> None:
         if not path.is_dir():
             raise WatchError(f"run={path}: a file of that name exists; choose another directory")
         marks = ("config.toml", "sweep.json")
-        others = [one for one in path.iterdir() if one.name != LOCK and not one.name.startswith(TRIAL)]
-        if others and not any((path / mark).exists() for mark in marks):
+        if not any((path / mark).exists() for mark in marks) and any(
+                one.name != LOCK and not one.name.startswith(TRIAL) for one in path.iterdir()):
             raise WatchError(f"run={path}: the folder holds files that are not a run; choose another directory")
     except OSError as error:
         raise WatchError(f"run={path}: {error.strerror}; choose another directory") from error
