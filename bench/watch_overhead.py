@@ -40,6 +40,8 @@ from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from time import process_time_ns, thread_time_ns
 
+# Before torch: its threads that compile would not outlive the forks.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info

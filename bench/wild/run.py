@@ -50,6 +50,12 @@ TRIALS = {
     "schedulefree_sgd": Trial("schedulefree", 48),
     "ignite_engine": Trial("pytorch-ignite", 48),
     "skorch_classifier": Trial("skorch", 48),
+    "keras_fit": Trial("keras", 49),  # one more to build the model
+    "mmengine_runner": Trial("mmengine-lite", 48),
+    "torchtnt_unit": Trial("torchtnt", 48),
+    "poutyne_model": Trial("poutyne", 48),
+    "geometric_graphs": Trial("torch-geometric", 48),
+    "queue_of_patches": Trial("torch", 48, (0,)),
     "kornia_transforms": Trial("kornia", 48, delay_ms=40),  # beside the time of its transforms
     "hf_datasets": Trial("datasets", 48),
     "mosaicml_streaming": Trial("mosaicml-streaming", 48),
