@@ -396,7 +396,8 @@ loader = DataLoader([torch.zeros(1)] * 400, num_workers=0)
 if loader.num_workers:  # as a data set whose own threads do not outlive a fork: its wait is reported again and again
     run = max(pathlib.Path(sys.argv[1]).glob("*.log")).with_suffix("")
     run.mkdir()
-    (run / "stalls.jsonl").write_text("".join(json.dumps({"waited_s": one}) + "\\n" for one in (60.0, 120.0)))
+    (run / "stalls.jsonl").write_text("".join(json.dumps(
+        {"loader": "train.py:18", "step": 0, "waited_s": one}) + "\\n" for one in (60.0, 120.0)))
     time.sleep(100)
 for images in loader:
     pass
@@ -414,14 +415,17 @@ def test_a_change_that_hangs_is_ended(tmp_path, monkeypatch):
     assert time.monotonic() - begin < 60
 
 
-@pytest.mark.parametrize("waits, expected", (([], None), ([60.0], None), ([10.0, 12.0], 12.0), ([30.0, 11.0, 22.0], 22.0),
-                                             ([30.0, 11.0], None)))
-def test_a_wait_that_is_reported_twice_is_a_stall(tmp_path, waits, expected):
-    assert verify.stalled(tmp_path) is None
-    (tmp_path / "stalls.jsonl").write_text("".join(json.dumps({"waited_s": one}) + "\n" for one in waits))
-    assert verify.stalled(tmp_path) == expected
+@pytest.mark.parametrize("waits, expected", (
+    ([], None), ([(3, 60.0)], None), ([(3, 10.0), (3, 20.0)], 20.0), ([(3, 30.0), (7, 11.0), (7, 22.0)], 22.0),
+    ([(3, 11.0), (7, 25.0)], None), ([(3, 30.0), (7, 11.0)], None)))
+def test_one_wait_that_is_reported_twice_is_a_stall(tmp_path, waits, expected):
+    stall = verify.Stall(tmp_path)
+    assert not stall.is_there()
+    (tmp_path / "stalls.jsonl").write_text("".join(
+        json.dumps({"loader": "a.py:1", "step": step, "waited_s": waited}) + "\n" for step, waited in waits))
+    assert stall.is_there() == (expected is not None) and stall.waited_s == expected
     (tmp_path / "stalls.jsonl").write_text("[]\n{")
-    assert verify.stalled(tmp_path) is None
+    assert not verify.Stall(tmp_path).is_there()
 
 
 WHAT_IF = {"settings": {"num_workers": 0, "prefetch_factor": None},

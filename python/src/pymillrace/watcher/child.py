@@ -34,7 +34,7 @@ class Ended(NamedTuple):
 
 
 def run(words: Sequence[str], environment: dict[str, str], output: IO[str] | None = None,
-        is_stuck: Callable[[], bool] = lambda: False) -> Ended:
+        is_stuck: Callable[[], bool] | None = None) -> Ended:
     """Runs a command to its end. `output` takes its stdout and stderr. Raises OSError if it cannot be started.
 
     `is_stuck` is asked every second; once it says so, the command is ended.
@@ -74,12 +74,12 @@ class _Script:
         self._stopped = self._stops_us = False
         self._ended_by: signal.Signals | None = None
 
-    def wait(self, passed_on: set[signal.Signals], is_stuck: Callable[[], bool]) -> Ended:
+    def wait(self, passed_on: set[signal.Signals], is_stuck: Callable[[], bool] | None) -> Ended:
         """Passes signals on until the script has ended."""
         asked: float | None = None  # when it was asked to end, because it was stuck
         while (code := self._code()) is None:
             self._witness.read()
-            if asked is None and is_stuck():
+            if asked is None and is_stuck is not None and is_stuck():
                 asked = time.monotonic()
                 self._process.terminate()
             if asked is not None and time.monotonic() - asked > END_S:

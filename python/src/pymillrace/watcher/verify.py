@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,14 +165,22 @@ def _children_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def stalled(run: Path) -> float | None:
-    """Returns the seconds of a wait for a batch that was reported twice, so that it was no slow start; None without one."""
-    try:
-        with open_record(run / STALLS, MOST_STALLS_BYTES) as file:
-            waits = [float(json.loads(line)["waited_s"]) for line in file]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return next((after for before, after in zip(waits, waits[1:]) if after > before), None)
+class Stall:
+    """A wait for a batch in one run, from the reports that the run writes."""
+
+    def __init__(self, run: Path) -> None:
+        self._file = run / STALLS
+        self.waited_s: float | None = None  # of a wait that was reported twice, once there is one
+
+    def is_there(self) -> bool:
+        """Returns whether one wait has been reported twice, which a slow start is not."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            with open_record(self._file, MOST_STALLS_BYTES) as file:
+                waits = [(found["step"], found["loader"], float(found["waited_s"])) for found in map(json.loads, file)]
+            for before, after in zip(waits, waits[1:]):
+                if after[:2] == before[:2] and after[2] > before[2]:
+                    self.waited_s = after[2]
+        return self.waited_s is not None
 
 
 class Script:
@@ -196,17 +205,18 @@ class Script:
         environment = {**watched_environment(run), PLAN: json.dumps(plan)}
         if "OMP_NUM_THREADS" in overrides:
             environment |= {name: str(overrides["OMP_NUM_THREADS"]) for name in THREADS_OF_POOLS}
+        stall = Stall(run)
         busy, own, begin = busy_s(), _children_s(), time.monotonic()
         with open(log, "w", encoding="utf-8") as file:
             try:
-                code, ended_by = child.run(words, environment, file, lambda: stalled(run) is not None)
+                code, ended_by = child.run(words, environment, file, stall.is_there if overrides or other else None)
             except OSError as error:
                 raise WatchError(f"cannot run {words[0]}: {error.strerror}", "name a program after --") from error
         wall, end = time.monotonic() - begin, busy_s()
         if ended_by is not None:
             raise Interrupted(ended_by, f"the messages of the run that it ended are in {log}")
-        if (waited_s := stalled(run)) is not None:
-            raise WatchError(f"{' '.join(words)} got no batch for {waited_s:.0f} s and was ended",
+        if stall.waited_s is not None:
+            raise WatchError(f"{' '.join(words)} got no batch for {stall.waited_s:.0f} s and was ended",
                              f"{run / STALLS} says what its workers did; its messages are in {log}")
         if code != 0:
             raise WatchError(f"{' '.join(words)} ended with exit code {code}", f"its messages are in {log}")
