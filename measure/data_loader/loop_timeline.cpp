@@ -181,11 +181,11 @@ void LoopTimeline::next_ended(LoopTable& table, std::int64_t now, std::int64_t i
   row.images = images;
 }
 
-void LoopTimeline::left(const std::shared_ptr<LoopTable>& table, std::int64_t now) {
+void LoopTimeline::abandoned(const std::shared_ptr<LoopTable>& table, std::int64_t now) {
   const bool in_body = !stack_.empty() && stack_.back() == table && !stepped();
-  left_ = in_body ? table : nullptr;
-  left_step_ = table->row.step;
-  left_ns_ = now - since_;
+  abandoned_ = in_body ? table : nullptr;
+  abandoned_step_ = table->row.step;
+  abandoned_ns_ = now - since_;
   next_begins(table, now);
 }
 
@@ -230,9 +230,9 @@ void LoopTimeline::take(const std::shared_ptr<LoopTable>& table, std::int64_t no
 void LoopTimeline::close(const std::vector<std::shared_ptr<LoopTable>>& tables, std::int64_t now,
                          bool is_cut) {
   if (is_cut && !stack_.empty() && !stepped()) add(*stack_.back(), kBetween, now);
-  if (is_cut && left_ != nullptr && left_->row.step == left_step_) {
-    left_->row.ns[kLoop] -= left_ns_;
-    left_->row.ns[kBetween] += left_ns_;
+  if (is_cut && abandoned_ != nullptr && abandoned_->row.step == abandoned_step_) {
+    abandoned_->row.ns[kLoop] -= abandoned_ns_;
+    abandoned_->row.ns[kBetween] += abandoned_ns_;
   }
   leave(now);
   while (!stack_.empty()) {

@@ -88,8 +88,9 @@ class LoopTimeline {
   void next_begins(const std::shared_ptr<LoopTable>& table, std::int64_t now);
   /// Begins the body of the loop with a new batch.
   void next_ended(LoopTable& table, std::int64_t now, std::int64_t images);
-  /// Begins the end of an iteration whose loop was left in the body of a step, as by an exception.
-  void left(const std::shared_ptr<LoopTable>& table, std::int64_t now);
+  /// Begins the end of an iteration that its loop abandoned in the body of a step, as at an
+  /// exception.
+  void abandoned(const std::shared_ptr<LoopTable>& table, std::int64_t now);
   /// Ends a call of next() that returned no batch.
   void next_failed() { asked_ = nullptr; }
   /// Ends an iteration: next() raised StopIteration or an error. Returns the time of this call.
@@ -142,9 +143,10 @@ class LoopTimeline {
   std::int64_t step_begin_ = 0;
   std::int64_t step_end_ = 0;
   std::vector<std::shared_ptr<LoopTable>> stack_;
-  std::shared_ptr<LoopTable> left_;  ///< the latest whose loop was left before an optimizer stepped
-  std::int64_t left_step_ = 0;       ///< in this step
-  std::int64_t left_ns_ = 0;         ///< after so much of its body
+  std::shared_ptr<LoopTable>
+      abandoned_;                    ///< the latest that was abandoned before an optimizer stepped
+  std::int64_t abandoned_step_ = 0;  ///< in this step
+  std::int64_t abandoned_ns_ = 0;    ///< after so much of its body
 };
 
 }  // namespace millrace::measure

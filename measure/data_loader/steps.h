@@ -92,7 +92,7 @@ class LoopSteps {
   /// ended.
   std::string flush();
 
-  /// Returns whether its loader is inside of another one, whose next() has been called.
+  /// Returns whether its loader is inside another one, whose next() has been called.
   bool is_inside_another() const { return timeline_->is_inside_another(*table_); }
   const std::shared_ptr<FetchProbe>& probe() const { return probe_; }
   /// Returns whether the step under way is recorded in detail.

@@ -294,7 +294,7 @@ TEST(LoopTimeline, WhatTheRecorderDoesBetweenStepsIsNoPartOfThem) {
 }
 
 TEST(LoopTimeline, TheBodyInWhichAnErrorCameIsNoUpdate) {
-  for (const bool left : {false, true})
+  for (const bool abandoned : {false, true})
     for (const bool stepped : {false, true}) {
       LoopTimeline timeline(0);
       const auto table = std::make_shared<LoopTable>();
@@ -306,18 +306,18 @@ TEST(LoopTimeline, TheBodyInWhichAnErrorCameIsNoUpdate) {
         timeline.step_begins(110);
         timeline.step_ended(120);
       }
-      if (left) {  // the exception has left the loop's frame, which drops the iterator
-        timeline.left(table, 600);
+      if (abandoned) {  // the exception has left the loop's frame, which drops the iterator
+        timeline.abandoned(table, 600);
         timeline.exhausted(*table, 600);
       }
       timeline.close({table}, 600, true);
       EXPECT_EQ(table->total[kLoad] + table->total[kFirstBatch], 100);
-      EXPECT_EQ(table->total[kUpdate] + table->total[kLoop], stepped ? 500 : 0) << left;
-      EXPECT_EQ(table->total[kBetween], stepped ? 0 : 500) << left;
+      EXPECT_EQ(table->total[kUpdate] + table->total[kLoop], stepped ? 500 : 0) << abandoned;
+      EXPECT_EQ(table->total[kBetween], stepped ? 0 : 500) << abandoned;
     }
 }
 
-TEST(LoopTimeline, ALoaderThatTakesTurnsIsPartOfTheLoop) {
+TEST(LoopTimeline, ALoaderThatAlternatesIsPartOfTheLoop) {
   LoopTimeline timeline(0);
   const auto one = std::make_shared<LoopTable>(), other = std::make_shared<LoopTable>();
   std::int64_t now = 0;

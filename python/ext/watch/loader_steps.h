@@ -40,7 +40,7 @@ class LoaderSteps : public measure::LoopSteps {
       next_ended(now, batch, 0, receipts);
       throw;
     }
-    next_ended(now, batch, samples != 0 ? samples : batch_size, receipts);
+    next_ended(now, batch, samples != measure::kUnknown ? samples : batch_size, receipts);
     if (in_detail()) {
       session_->arm();
     } else {
@@ -56,7 +56,7 @@ class LoaderSteps : public measure::LoopSteps {
     session_ = std::move(session);
   }
 
-  /// Samples of a batch that does not tell their number, as one that holds no arrays; 0 if unknown.
+  /// Samples of a batch that does not tell their number, such as one without arrays; 0 if unknown.
   std::int64_t batch_size = 0;
 
  private:

@@ -148,7 +148,7 @@ void bind_timeline(nb::module_& module) {
       .def("iter_ended", &LoopTimeline::iter_ended)
       .def("next_begins", &LoopTimeline::next_begins)
       .def("next_ended", &LoopTimeline::next_ended)
-      .def("left", &LoopTimeline::left)
+      .def("abandoned", &LoopTimeline::abandoned)
       .def("exhausted", &LoopTimeline::exhausted)
       .def("logged_after_next", &LoopTimeline::logged_after_next)
       .def("logged", &LoopTimeline::logged)

@@ -66,20 +66,21 @@ nb::object first_of(nb::handle data) {
   return checked(PySequence_GetItem(data.ptr(), 0));
 }
 
-/// Returns the number of samples of a batch: the length of its first array; 0 if there is none.
+/// Returns the number of samples of a batch: the length of its first array; kUnknown if there is
+/// none.
 std::int64_t length_of(nb::handle batch) {
   nb::object data = nb::borrow(batch);
   for (int depth = 0; depth < 8; ++depth) {
-    if (is_scalar(data)) return 0;
+    if (is_scalar(data)) return kUnknown;
     if (!PyDict_Check(data.ptr()) && !PyList_Check(data.ptr()) && !PyTuple_Check(data.ptr())) {
       const nb::object shape = shape_of(data);
       if (shape.is_valid() && !shape.is_none())
-        return size_of(shape) > 0 ? nb::cast<std::int64_t>(nb::object(shape[0])) : 0;
+        return size_of(shape) > 0 ? nb::cast<std::int64_t>(nb::object(shape[0])) : kUnknown;
     }
     data = first_of(data);
-    if (!data.is_valid()) return 0;
+    if (!data.is_valid()) return kUnknown;
   }
-  return 0;
+  return kUnknown;
 }
 
 /// Returns pymillrace.watcher.faults, looked up once and kept for good.
@@ -117,9 +118,9 @@ std::int64_t samples_in(nb::handle batch) {
     if (!error.matches(PyExc_Exception)) throw;
     const bool ran_python = error.traceback().is_valid() && !error.traceback().is_none();
     if (ran_python && nb::cast<bool>(faults().attr("is_of_signal_handler")(error.value()))) throw;
-    return 0;
+    return kUnknown;
   } catch (const nb::cast_error&) {
-    return 0;
+    return kUnknown;
   }
 }
 

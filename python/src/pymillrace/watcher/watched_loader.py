@@ -153,14 +153,16 @@ class WatchedLoader:
         return self.kind == "DataLoader"
 
     @property
-    def takes_turns(self) -> bool:
+    def alternates(self) -> bool:
         """Returns whether another loader of the same loop gives a batch in most of its steps."""
         return 2 * self.table.turns > self.table.steps
 
-    def iterates_over_given(self) -> bool:
-        """Returns whether the loader that was given is the one that the loop iterates over."""
-        given, inner = (None if one is None else one() for one in (self.object, self.inner))
-        return given is not None and inner is given
+    def was_given_as(self, loader: Any) -> bool:
+        """Returns whether a rank's loader may be made from the one that was given, which no loop iterates over."""
+        given, inner, data = (None if one is None else one() for one in (self.object, self.inner, self.data))
+        if self.data is not None and data is None:  # the identity may be another one's by now
+            return False
+        return self.given == Given.of(loader) and (given is None or inner is not given)
 
     @property
     def shared_memory_needed(self) -> int | None:
@@ -354,7 +356,7 @@ class WatchedLoader:
         if not self._timeline.holds(self.table):
             return False
         self.session.deaths.note(self.name, self.table.steps, self.shared_memory_needed, workers)
-        self._timeline.left(self.table, perf_counter_ns())
+        self._timeline.abandoned(self.table, perf_counter_ns())
         self._measure(self.table.steps)
         self._look()
         return True
@@ -450,7 +452,7 @@ class WatchedLoader:
             kind=self.kind, workers=self.workers, prefetch=self.prefetch, takes_prefetch=self.takes_prefetch,
             iterable=self.iterable, generator=self.generator, shards=self.shards, persistent=self.persistent,
             transforms=tuple(self.transforms), batch_bytes=self.batch_bytes,
-            infers=self.infers, takes_ahead=self.lane is not None, takes_turns=self.takes_turns,
+            infers=self.infers, takes_ahead=self.lane is not None, alternates=self.alternates,
             epoch=self.table.epoch, steps=self.table.steps, images=self.table.images,
             update_s=1e-9 * (total[UPDATE] + total[LOOP]),
             first_steps=min(FIRST_STEPS, self.table.steps), first_update_s=1e-9 * (first[UPDATE] + first[LOOP]),
