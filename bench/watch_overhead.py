@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from time import process_time_ns, thread_time_ns
 
-# Before torch: its threads that compile would not outlive the forks.
+# Set before torch is imported: Inductor's compile threads do not survive fork().
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 import numpy as np
 import torch

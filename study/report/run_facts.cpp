@@ -85,7 +85,7 @@ std::string state_of(const Summary& summary) {
   if (!summary.there) return "no summary.json: the run is still going, or was killed";
   if (!summary.error.value_or("").empty()) return "failed: " + *summary.error;
   if (!is_complete(summary))
-    return "incomplete: still going, or cut off; its figures are those of " + text(summary.steps) +
+    return "incomplete: still going, or cut off; the figures cover " + text(summary.steps) +
            " steps";
   if (summary.interrupted == true) return "interrupted after step " + text(summary.steps);
   return "finished";

@@ -557,15 +557,15 @@ def test_a_run_that_is_cut_off_leaves_a_verdict(tmp_path, end, code):
     summary, rows = summary_of(tmp_path / "run"), (tmp_path / "run/steps.csv").read_text().splitlines()[1:]
     assert summary["complete"] is False and 0 < summary["steps"] <= len(rows) + 1
     assert summary["verdict"] in done.err and "nothing was recorded" not in done.err
-    assert f"was cut off; its figures are those of {summary['steps']} steps" in done.err
+    assert f"was cut off; the figures cover {summary['steps']} steps" in done.err
     assert not list((tmp_path / "run").glob("*.tmp-*"))
     shown = subprocess.run([sys.executable, "-m", "pymillrace", "what-if", str(tmp_path / "run")],
                            capture_output=True, text=True)
     assert shown.returncode == 0 and "num_workers=1" in shown.stdout, shown.stderr
-    assert f"was cut off; its figures are those of {summary['steps']} steps" in shown.stdout
+    assert f"was cut off; the figures cover {summary['steps']} steps" in shown.stdout
     if os.access(PROGRAM, os.X_OK):
         report = subprocess.run([PROGRAM, "report", "--md", str(tmp_path / "run")], capture_output=True, text=True)
-        assert f"cut off; its figures are those of {summary['steps']} steps" in report.stdout, report.stderr
+        assert f"cut off; the figures cover {summary['steps']} steps" in report.stdout, report.stderr
 
 
 def test_a_run_that_is_cut_off_at_once_says_how_many_steps_it_had(tmp_path):
@@ -577,7 +577,7 @@ def test_a_run_that_is_cut_off_at_once_says_how_many_steps_it_had(tmp_path):
     steps = len((tmp_path / "run/steps.csv").read_text().splitlines()) - 1
     if (tmp_path / "run/summary.json").exists():  # a slow machine
         steps = summary_of(tmp_path / "run")["steps"]
-    assert steps > 0 and f"was cut off; its figures are those of {steps} steps" in done.err and done.code == 0, done.err
+    assert steps > 0 and f"was cut off; the figures cover {steps} steps" in done.err and done.code == 0, done.err
 
 
 def test_summaries_of_a_run_under_way_lie_10_s_apart_and_none_follows_the_last(tmp_path, monkeypatch):

@@ -119,12 +119,12 @@ TABLE = types.SimpleNamespace(steps=3, spans=[0, 1, 1, 2, 0, 0, 0, 0])  # of a l
 def test_a_line_after_few_steps_says_what_is_missing(pipe, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
-    lines = live.Live(60.0)
+    lines = live.Live(60.0, types.SimpleNamespace(path=Path(), world_size=1))
     told = []
     for now[0] in (100.0, 109.9, 110.0, 111.0, 169.9, 170.0):
         if lines.due():
             told.append(now[0])
-            lines.tell("a.py:1", TABLE, LoopFacts(steps=3), 2, Path(), 1)
+            lines.tell("a.py:1", TABLE, LoopFacts(steps=3), 2)
             lines._thread.join()
     assert told == [110.0, 170.0]
     first, second = os.read(pipe[0].fileno(), 1 << 16).decode().splitlines()
@@ -135,13 +135,17 @@ def test_a_line_after_few_steps_says_what_is_missing(pipe, monkeypatch):
 def test_a_line_is_of_the_rank_that_the_others_wait_for(tmp_path):
     loop = LoopFacts(steps=100, workers=1, update_s=3.0)  # this rank waits in its updates of 30 ms
     other = {"rank": 1, "world_size": 2, "steps": 100, "load_s": 2.5, "first_batch_s": 0.0, "update_s": 0.5,
-             "images_per_s": 10.0, "bound": "dataset", "verdict": "dataset-bound: its own words", "complete": False}
-    assert live._of_straggler(loop, tmp_path, 2) == []  # not known yet
+             "images_per_s": 10.0, "bound": "dataset", "verdict": "dataset-bound: its own words", "complete": False,
+             "advice": "advice: \x1b[31mits own", "replay": None}
+    run, alone = (types.SimpleNamespace(path=tmp_path, world_size=size) for size in (2, 1))
+    assert live._of_straggler(loop, run) == []  # not known yet
     (tmp_path / "summary.rank1.json").write_text(json.dumps(other))
-    assert live._of_straggler(loop, tmp_path, 2) == ["rank 1 holds up the others: dataset-bound: its own words"]
-    assert live._of_straggler(loop, tmp_path, 1) == []
+    verdict, advice = live._of_straggler(loop, run)
+    assert verdict == "rank 1 holds up the others: dataset-bound: its own words"
+    assert advice.startswith("advice: ") and "\x1b" not in advice
+    assert live._of_straggler(loop, alone) == []
     (tmp_path / "summary.rank1.json").write_text(json.dumps({**other, "load_s": 0.05, "update_s": 2.95}))
-    assert live._of_straggler(loop, tmp_path, 2) == []
+    assert live._of_straggler(loop, run) == []
 
 
 @pytest.mark.parametrize("rank, wants, every, given", ((0, True, "60", True), (1, True, "60", False),

@@ -352,6 +352,12 @@ def loop(batches):
 """
 
 
+def watched(folder, *words):
+    return subprocess.run([sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--", sys.executable, *words],
+                          cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": f"{folder}/packages:{os.environ.get('PYTHONPATH', '')}"})
+
+
 def test_a_loader_is_named_by_the_users_line_wherever_packages_are_installed(tmp_path):
     (tmp_path / "packages/spdl/pipeline").mkdir(parents=True)
     (tmp_path / "packages/spdl-1.0.dist-info").mkdir()
@@ -361,12 +367,34 @@ def test_a_loader_is_named_by_the_users_line_wherever_packages_are_installed(tmp
                                        "from spdl.pipeline import Pipeline, loop\n"
                                        "assert loop(Pipeline()) == [[1.0], [2.0], [3.0]]\n"
                                        "loop(DataLoader(range(3)))\n")
-    path = os.pathsep.join([str(tmp_path / "packages"), os.environ.get("PYTHONPATH", "")])
-    words = [sys.executable, "-m", "pymillrace", "watch", "--run", "run", "--", sys.executable, "train.py"]
-    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    done = watched(tmp_path, "train.py")
     assert done.returncode == 0, done.stderr
     assert [(one["name"], one["kind"], one["steps"]) for one in summary_of(tmp_path / "run")["loaders"]] == [
         ("train.py:4", "spdl.Pipeline", 3), ("train.py:5", "DataLoader", 3)]
+
+
+LOOP = "from torch.utils.data import DataLoader\ndef loop():\n    for _ in DataLoader(range(8)):\n        pass\n"
+
+
+def test_the_module_that_python_runs_is_the_users_also_if_it_is_installed(tmp_path):
+    package = tmp_path / "packages/trainer"
+    package.mkdir(parents=True)
+    (tmp_path / "packages/trainer-1.0.dist-info").mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "engine.py").write_text(LOOP)
+    (package / "main.py").write_text("import torch\nfrom trainer.engine import loop\nloop()\n")
+    done = watched(tmp_path, "-m", "trainer.main")
+    assert done.returncode == 0, done.stderr
+    assert summary_of(tmp_path / "run")["loader"] == "engine.py:3"
+
+
+def test_a_loader_that_a_script_gives_is_recorded_in_the_commands_run(tmp_path):
+    (tmp_path / "train.py").write_text("import torch\nimport pymillrace as mr\n"
+                                       "for _ in mr.watch([torch.ones(2)] * 30):\n    pass\n")
+    done = watched(tmp_path, "train.py")
+    assert done.returncode == 0 and "nothing was recorded" not in done.stderr
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["run", "train.py"]
+    assert summary_of(tmp_path / "run")["steps"] == 30
 
 
 def test_trials_with_other_projects_name_each_script():

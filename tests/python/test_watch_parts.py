@@ -553,10 +553,24 @@ def test_whichever_rank_ends_last_completes_the_summary(tmp_path):
         assert found is None if known is None else [row["rank"] for row in found["ranks"]] == known
     record = json.loads((tmp_path / "summary.json").read_text())
     assert record["straggler"]["rank"] == 1 and record["load_s"] == 1.0
-    assert record["concluded_by"] == 1 and record["workers_needed"] == 2.0
+    assert record["verdict_rank"] == 1 and record["workers_needed"] == 2.0
     assert record["verdict"] == "rank 1 holds up the others: verdict of 1" and record["advice"] == "advice of 1"
     assert sorted(path.name for path in tmp_path.glob("summary*")) == ["summary.json", "summary.rank1.json",
                                                                       "summary.rank2.json"]
+
+
+def test_a_rank_that_ends_later_may_change_who_holds_up_the_others(tmp_path):
+    for rank, load in ((0, 1.0), (1, 5.0)):
+        (tmp_path / ranks.summary_name(rank)).write_text(json.dumps(summary(rank, load)))
+    assert ranks.complete(tmp_path)["verdict"] == "rank 1 holds up the others: verdict of 1"
+    (tmp_path / ranks.summary_name(2)).write_text(json.dumps(summary(2, 9.0)))
+    record = ranks.complete(tmp_path)
+    assert (record["verdict_rank"], record["of_rank_0"]["verdict"]) == (2, "verdict of 0")
+    assert record["verdict"] == "rank 2 holds up the others: verdict of 2"
+    (tmp_path / ranks.summary_name(2)).write_text(json.dumps({**summary(2, 9.0), "update_s": 90.0}))  # waits for nobody
+    record = ranks.complete(tmp_path)
+    assert record["straggler"] is None and record["verdict"] == "verdict of 0" and record["advice"] == "advice of 0"
+    assert "verdict_rank" not in record and "of_rank_0" not in record
 
 
 def test_rank_0_writes_its_summary_before_it_waits_for_the_others(tmp_path, monkeypatch, capsys):

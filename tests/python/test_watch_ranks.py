@@ -74,7 +74,7 @@ def test_under_torchrun_each_rank_has_a_file_and_the_straggler_is_named(tmp_path
     assert "straggler: rank 1 loads" in done.stderr
     # Rank 0 waits for rank 1 in its updates, and would find its own loader fast enough.
     of_rank_1 = json.loads((tmp_path / "run/summary.rank1.json").read_text())
-    assert summary["concluded_by"] == 1 and summary["bound"] == "dataset"
+    assert summary["verdict_rank"] == 1 and summary["bound"] == "dataset"
     assert summary["verdict"] == f"rank 1 holds up the others: {of_rank_1['verdict']}"
     assert [summary[key] for key in ("advice", "what_if")] == [of_rank_1[key] for key in ("advice", "what_if")]
     assert "advice: try num_workers=" in done.stderr and "the loader keeps up" not in done.stderr
@@ -357,7 +357,7 @@ def test_a_rank_without_rank_0_says_where_its_records_lie(tmp_path, monkeypatch,
         list(plants_of.loader_of({}, workers=0, batches=24, batch=2))
     found, = tmp_path.iterdir()
     assert found.name == f"run.rank1-{os.getpid()}" and json.loads((found / "summary.rank1.json").read_text())["steps"] == 24
-    assert f"they lie in {found}" in capsys.readouterr().err
+    assert f"its records are in {found};" in capsys.readouterr().err
 
 
 RAISES = """

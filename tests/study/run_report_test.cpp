@@ -213,8 +213,7 @@ TEST(RunReport, SaysHowTheRunEnded) {
   run.write("summary.json", R"({"wall_s":1,"interrupted":true,"steps":12})");
   EXPECT_TRUE(notes_say(study::run_report(run.path()), "interrupted after step 12"));
   run.write("summary.json", R"({"wall_s":1,"complete":false,"steps":12})");
-  EXPECT_TRUE(
-      notes_say(study::run_report(run.path()), "cut off; its figures are those of 12 steps"));
+  EXPECT_TRUE(notes_say(study::run_report(run.path()), "cut off; the figures cover 12 steps"));
   run.write("summary.json", R"({"wall_s":1,"complete":true,"steps":12})");
   EXPECT_FALSE(notes_say(study::run_report(run.path()), "cut off"));
   run.write("summary.json", R"({"wall_s":1,"resumed_from_step":5,"failed":2,"params":0})");

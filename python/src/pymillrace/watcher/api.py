@@ -173,7 +173,7 @@ def _given_as(loader: Any) -> WatchedLoader | None:
         return own
     for session in {*_sessions.values(), *_every}:
         for one in session.loaders:
-            if one.given is not None and one.given == Given.of(loader) and not one.iterates_over_given():
+            if one.was_given_as(loader):
                 _given[loader] = one
                 return one
     return None

@@ -7,13 +7,21 @@ import io
 import os
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
+from .printable import printable
 from .records import open_record, read_json
 from .run_directory import file_name, is_complete
 
 MOST_ROWS = 1_000_000  # of steps.csv, which are added up
 
-Stamp = list[tuple[int, int] | None]
+
+
+class Stamp(NamedTuple):
+    """Tells the records of a new run from those of an earlier one."""
+    summary: tuple[int, int] | None
+    steps: tuple[int, int] | None
+    apart: frozenset[str]  # folders of this rank beside those of rank 0
 
 
 def _files(directory: str, rank: int) -> list[Path]:
@@ -22,15 +30,17 @@ def _files(directory: str, rank: int) -> list[Path]:
 
 
 def stamp(directory: str, rank: int) -> Stamp:
-    """Returns what tells the records of a new run from those of an earlier one."""
-    found: Stamp = []
-    for file in _files(directory, rank):
+    def of_file(file: Path) -> tuple[int, int] | None:
         try:
             status = os.stat(file)
-            found.append((status.st_ino, status.st_mtime_ns))
         except OSError:
-            found.append(None)
-    return found
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+    path = Path(directory)
+    apart = path.parent.glob(f"{glob.escape(path.name)}.rank{rank}-*")
+    summary, steps = map(of_file, _files(directory, rank))
+    return Stamp(summary, steps, frozenset(one.name for one in apart))
 
 
 def words(directory: str, rank: int, before: Stamp) -> str:
@@ -41,20 +51,21 @@ def words(directory: str, rank: int, before: Stamp) -> str:
     summary, steps = _files(directory, rank)
     now = stamp(directory, rank)
     try:
-        if now[0] not in (None, before[0]):
+        if now.summary not in (None, before.summary):
             record = read_json(summary)
             if is_complete(record):
                 return ""
             from .summary import lines
 
-            return "\n".join([*(lines(Path(directory), record) if rank == 0 else ()), cut_off(record["steps"], rank)])
-        if now[1] not in (None, before[1]):
+            said = map(printable, lines(Path(directory), record)) if rank == 0 else ()
+            return "\n".join([*said, cut_off(record["steps"], rank)])
+        if now.steps not in (None, before.steps):
             rows = _rows(steps)
             return "\n".join([*([_shares(steps, rows)] if rank == 0 else ()), cut_off(len(rows), rank)])
     except (OSError, ValueError, LookupError, TypeError) as error:
         return f"pymillrace watch: the records in {directory} cannot be read: {type(error).__name__}: {error}"
-    if any(Path(directory).parent.glob(f"{glob.escape(Path(directory).name)}.rank{rank}-*")):
-        return ""  # apart from those of rank 0, as the command has said
+    if now.apart - before.apart:
+        return ""  # the rank has said so
     return (f"pymillrace watch: {_whose(rank)}nothing was recorded: no process of the command recorded a torch DataLoader "
             "and then ran its exit handlers; for other loaders see pymillrace.watch()")
 
@@ -64,7 +75,7 @@ def _whose(rank: int) -> str:
 
 
 def cut_off(steps: int, rank: int = 0) -> str:
-    return f"pymillrace watch: {_whose(rank)}the run, or its recording, was cut off; its figures are those of {steps} steps"
+    return f"pymillrace watch: {_whose(rank)}the run, or its recording, was cut off; the figures cover {steps} steps"
 
 
 def _rows(file: Path) -> list[list[float]]:

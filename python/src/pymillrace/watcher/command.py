@@ -134,7 +134,7 @@ def show(directory: Path, code: bool = False) -> int:
         return 2
     if record is None:
         say(f"pymillrace: {directory} cannot be used for predictions: it is not a watched run, its loader is not a "
-            "torch DataLoader, its data set passes a generator on, or its batches were not recorded")
+            "torch DataLoader, its data set reads from a generator, or its batches were not recorded")
         return 2
     row = replacement.row(summary)
     if code:

@@ -11,7 +11,6 @@ import select
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import DataError
@@ -20,8 +19,10 @@ from .faults import pass_on, stop
 from .loop_facts import OF_THAT_THREAD, LoopFacts
 from .periodic import Periodic
 from .predict import quick_predictions, recorded
-from .ranks import holds_up, row_of, straggler, summary_name
-from .recorded import read_summary
+from .printable import printable
+from .ranks import holds_up, read, straggler
+from .recorded import advice_of
+from .run_directory import RunDirectory
 from .signals import without_signals_of_writes
 from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE, Table
 from .verdict import advice, classify, too_short
@@ -45,11 +46,12 @@ def interval() -> float | None:
 class Live(Periodic):
     """Lines of one run."""
 
-    def __init__(self, interval_s: float) -> None:
+    def __init__(self, interval_s: float, directory: RunDirectory) -> None:
         super().__init__("line", min(FIRST_S, interval_s), interval_s)
+        self._directory = directory
         self._begin = time.monotonic()
 
-    def tell(self, name: str, table: Table, loop: LoopFacts, cores: int, directory: Path, world_size: int) -> None:
+    def tell(self, name: str, table: Table, loop: LoopFacts, cores: int) -> None:
         """Begins to write a line on a loader, or on that of the rank which this one waits for."""
         ns = table.spans
         whole = sum(ns) or 1
@@ -57,15 +59,14 @@ class Live(Periodic):
                 f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
                 f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%"
                 f"{OF_THAT_THREAD if loop.takes_ahead else ''}")
-        self.begin(lambda: _write(text, loop, cores, directory, world_size))
+        self.begin(lambda: self._write(text, loop, cores))
 
-
-def _write(text: str, loop: LoopFacts, cores: int, directory: Path, world_size: int) -> None:
-    try:
-        words = [text, *(_of_straggler(loop, directory, world_size) or _of_loop(loop, cores))]
-        write_at_once("; ".join(one for one in words if one))
-    except Exception as error:
-        stop(error)
+    def _write(self, text: str, loop: LoopFacts, cores: int) -> None:
+        try:
+            words = [text, *(_of_straggler(loop, self._directory) or _of_loop(loop, cores))]
+            write_at_once("; ".join(one for one in words if one))
+        except Exception as error:
+            stop(error)
 
 
 def _of_loop(loop: LoopFacts, cores: int) -> list[str]:
@@ -76,21 +77,25 @@ def _of_loop(loop: LoopFacts, cores: int) -> list[str]:
     return [verdict.sentence, advice(loop, verdict, cores, predicted)]
 
 
-def _of_straggler(loop: LoopFacts, directory: Path, world_size: int) -> list[str]:
-    """Returns the latest verdict of the rank that the others wait for; nothing if that is this one, or if there is none."""
-    if world_size == 1 or too_short(loop.steps):
+def _of_straggler(loop: LoopFacts, directory: RunDirectory) -> list[str]:
+    """Returns the latest verdict and advice of the rank that the others wait for.
+
+    Returns nothing if that is this rank, or if there is none.
+    """
+    if directory.world_size == 1 or too_short(loop.steps):
         return []
     total = 1e-9 * sum(loop.breakdown.steady)
     own: RankRow = {"rank": 0, "steps": loop.steps, "load_s_per_step": total / max(1, loop.steps - 1), "bound": "",
                     "update_s_per_step": loop.mean_update_s, "images_per_s": None}
-    rows, verdicts = [own], {}
-    for rank in range(1, min(world_size, MOST_RANKS)):
-        with suppress(OSError, DataError):
-            summary = read_summary(directory / summary_name(rank))
-            rows.append({**row_of(summary), "rank": rank})
-            verdicts[rank] = summary["verdict"].text()
-    found = straggler(rows)
-    return [] if found is None or found["rank"] == 0 else [f"{holds_up(found['rank'])}: {verdicts[found['rank']]}"]
+    known = [read(directory.path, rank, ended=False) for rank in range(1, min(directory.world_size, MOST_RANKS))]
+    summaries = {row["rank"]: (summary, row) for summary, row in filter(None, known)}
+    found = straggler([own, *(row for _, row in summaries.values())])
+    if found is None or found["rank"] == 0:
+        return []
+    summary, _ = summaries[found["rank"]]
+    with suppress(DataError):  # not a summary's words
+        return [printable(holds_up(found["rank"], summary["verdict"].text())), printable(advice_of(summary))]
+    return []
 
 
 def descriptor() -> int:

@@ -30,14 +30,14 @@ class LoopFacts:
     prefetch: int = 0  # batches per worker; 0 without workers
     takes_prefetch: bool = True  # `prefetch_factor` is an argument of its loader
     iterable: bool = False  # its data set divides its samples among workers
-    generator: bool = False  # that data set passes on what one generator yields, which workers cannot share
+    generator: bool = False  # that data set reads from one generator, which workers cannot share
     shards: int = 0  # of that data set, of which a worker needs one or more; 0: unknown
     persistent: bool = False
     transforms: Sequence[str] = ()
     batch_bytes: int = 0  # of the first batch
     infers: bool = False  # it only computes outputs
     takes_ahead: bool = False  # another thread than the loop's takes the batches
-    takes_turns: bool = False  # another loader gives a batch in most of its steps, whose wait counts as update
+    alternates: bool = False  # another loader gives a batch in most of its steps, whose wait counts as update
     epoch: int = 1
     steps: int = 0
     images: int = 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 import os
 import sys
 
-LAUNCHERS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # set by them
 # Number and count of the tasks that mpirun and srun start. A batch script of Slurm's has no step, and is one process.
 TASKS = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
          ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"))
+LAUNCHERS = ("RANK", "LOCAL_RANK", "NODE_RANK", *(number for number, _ in TASKS))  # variables that they set
 
 
 def place() -> tuple[int, int]:
@@ -18,11 +18,10 @@ def place() -> tuple[int, int]:
     found = place_in_torch()
     if found is not None:
         return found
-    world_size = _variable("WORLD_SIZE", 1)
-    rank = _variable("RANK", _rank_of_device())
-    if "WORLD_SIZE" not in os.environ:
-        number, count = next((names for names in TASKS if set(names) <= os.environ.keys()), ("", ""))
-        rank, world_size = _variable(number, 0), _variable(count, 1)
+    if "WORLD_SIZE" in os.environ:
+        rank, world_size = _variable("RANK", _rank_of_device()), _variable("WORLD_SIZE", 1)
+    else:
+        rank, world_size = _task()
     return (rank, world_size) if 0 <= rank < world_size else (0, max(1, world_size))
 
 
@@ -32,6 +31,14 @@ def place_in_torch() -> tuple[int, int] | None:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return int(distributed.get_rank()), int(distributed.get_world_size())
+
+
+def _task() -> tuple[int, int]:
+    """Returns the number of this process among those that mpirun or srun has started, and their count."""
+    for number, count in TASKS:
+        if {number, count} <= os.environ.keys():
+            return _variable(number, 0), _variable(count, 1)
+    return 0, 1
 
 
 def _rank_of_device() -> int:

@@ -24,9 +24,14 @@ def read(path: str) -> bytes | None:
         os.close(file)
 
 
+def stat(process: int | str) -> list[bytes]:
+    """Returns the fields of a process's `stat` from the third one, its state, on; nothing if there are none to read."""
+    return (read(f"/proc/{process}/stat") or b"").rpartition(b")")[2].split()  # the name may hold anything
+
+
 def begin_of_this() -> float:
     """Returns when this process began, in seconds as time.time(); now where that is not known."""
-    fields = (read("/proc/self/stat") or b"").rpartition(b")")[2].split()  # from the third one on
+    fields = stat(os.getpid())
     uptime = (read("/proc/uptime") or b"").split()
     age_s = float(uptime[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK") if len(fields) > 19 and uptime else 0.0
     return time.time() - age_s

@@ -49,13 +49,17 @@ def row_of(summary: Field) -> RankRow:
             "images_per_s": rate.number(0, MOST_RATE) if rate else None, "bound": summary["bound"].text(64)}
 
 
-def _read(directory: Path, rank: int) -> tuple[Field, RankRow] | None:
-    """Returns the last summary of a rank and its row; None if it does not exist yet or is not a summary."""
+def read(directory: Path, rank: int, ended: bool = True) -> tuple[Field, RankRow] | None:
+    """Returns the summary of a rank and its row; None if it does not exist or is not a summary.
+
+    `ended`: only the one that the rank has written at its end.
+    """
     file = directory / summary_name(rank)
     try:
         summary = Field(read_json(file), file)
         summary["world_size"].whole(1, MOST_RANKS)
-        return (summary, row_of(summary)) if is_complete(summary.value) else None
+        row: RankRow = {**row_of(summary), "rank": rank}
+        return (summary, row) if is_complete(summary.value) or not ended else None
     except (OSError, DataError):
         return None
 
@@ -68,18 +72,20 @@ def complete(directory: Path) -> Summary | None:
         return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
-        first = _read(directory, 0)
+        first = read(directory, 0)
         if first is None:
             return None
         record = cast("Summary", first[0].value)
-        found = [_read(directory, rank) for rank in range(1, record["world_size"])]
+        found = [read(directory, rank) for rank in range(1, record["world_size"])]
         rows = [one[1] for one in (first, *found) if one is not None]
         if rows != record.get("ranks"):
             record["ranks"], record["straggler"] = rows, straggler(rows)
+            _take_back(record)
             slowest = record["straggler"]
-            for other, row in filter(None, found):
-                if slowest is not None and row["rank"] == slowest["rank"]:
-                    _conclude(record, other)
+            if slowest is not None and slowest["rank"] > 0:
+                other = found[slowest["rank"] - 1]
+                assert other is not None
+                _conclude(record, other[0])
             write_file(directory / summary_name(0), dump(record, indent=2))
         return record
     finally:
@@ -94,13 +100,25 @@ def _conclude(record: Summary, other: Field) -> None:
         needed = other["workers_needed"].number(0, MOST_RATE) if other["workers_needed"] else None
         if other["what_if"]:
             predictions(other["what_if"])  # raises where it is none
-        record["concluded_by"], record["bound"], record["workers_needed"] = rank, bound, needed
-        record["verdict"] = f"{holds_up(rank)}: {verdict}"
-        record["advice"], record["what_if"] = advice, other["what_if"].value
+        record["verdict_rank"] = rank
+        record["of_rank_0"] = {"bound": record["bound"], "verdict": record["verdict"], "advice": record["advice"],
+                               "workers_needed": record["workers_needed"], "what_if": record["what_if"]}
+        record["bound"], record["workers_needed"], record["advice"] = bound, needed, advice
+        record["verdict"], record["what_if"] = holds_up(rank, verdict), other["what_if"].value
 
 
-def holds_up(rank: int) -> str:
-    return f"rank {rank} holds up the others"
+def _take_back(record: Summary) -> None:
+    """Puts rank 0's own conclusions back: a rank that has ended later may change which one is the straggler."""
+    if "of_rank_0" in record:
+        own = record.pop("of_rank_0")
+        record["bound"], record["verdict"], record["advice"] = own["bound"], own["verdict"], own["advice"]
+        record["workers_needed"], record["what_if"] = own["workers_needed"], own["what_if"]
+        del record["verdict_rank"]
+
+
+def holds_up(rank: int, verdict: str) -> str:
+    """Returns the verdict of a run whose other ranks wait for one."""
+    return f"rank {rank} holds up the others: {verdict}"
 
 
 def wait_for_all(directory: Path, record: Summary) -> Summary:
@@ -108,7 +126,7 @@ def wait_for_all(directory: Path, record: Summary) -> Summary:
     deadline = time.monotonic() + PATIENCE
     missing = set(range(1, record["world_size"]))
     while True:
-        missing = {rank for rank in missing if _read(directory, rank) is None}
+        missing = {rank for rank in missing if read(directory, rank) is None}
         if not missing or time.monotonic() > deadline:
             return complete(directory) or record
         time.sleep(0.02)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .._predict import DataLoaderInput
 from .._watch import STEPS_FOR_VERDICT
 from ..errors import DataError
 from . import closing
 from .fields import MOST_RATE, MOST_SECONDS, MOST_STEPS, Field
 from .plan import OF_THREADS
-from .predict import MOST_THREADS, predictions_from
+from .predict import MOST_THREADS, best, predictions_from, proposal, quick_predictions, recorded_from
 from .records import NotARecord, read_json
 from .run_directory import is_complete
 from .verdict import too_short
@@ -19,6 +20,7 @@ from .words import allowed_words
 
 MOST_WORKERS, MOST_OUTSTANDING, MOST_CORES, MOST_BATCH = 2048, 16384, 2048, 1 << 31
 MOST_DEMAND_S = 1e6
+MOST_REPLAYED = 1024  # batches outstanding in a replay
 MOST_ROWS, MOST_LOADERS, MOST_SAMPLES = 256, 4096, 64
 OVERRIDES = ("num_workers", "prefetch_factor", "batch_size", "persistent_workers", *OF_THREADS)
 PLACES = ("dataset", "transform", "collate")
@@ -37,6 +39,19 @@ def read_summary(file: Path) -> Field:
     if not isinstance(summary.value, dict):
         raise summary.refuse("an object")
     return summary
+
+
+def advice_of(summary: Field) -> str:
+    """Returns the recorded advice; of a run under way the best of some predictions, which its records lack."""
+    given = None if is_complete(summary.value) else recorded_from(summary["replay"].value)
+    predicted = None if given is None or _is_long(given[0]) else quick_predictions(*given)
+    change = None if predicted is None else best(predicted)
+    return summary["advice"].text() if change is None else f"advice: {proposal(change)}"
+
+
+def _is_long(given: DataLoaderInput) -> bool:
+    """Returns whether replays with as many workers as there are, or as cores, would take seconds."""
+    return max(given.workers, given.cores) * given.prefetch > MOST_REPLAYED
 
 
 def checked(summary: Field) -> dict[str, Any]:

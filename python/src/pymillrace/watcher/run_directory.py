@@ -49,22 +49,8 @@ def beside_parent(path: Path) -> Path:
     return path.with_name(f"{path.name}.ranks") if parent is not None and _holder(path) == parent else path
 
 
-def _holder(path: Path) -> int | None:
-    """Returns the process of this host that holds the lock of a run; None if nobody does."""
-    try:
-        with open_record(path / LOCK, MOST_CONFIG_BYTES) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return None
-            except BlockingIOError:
-                words = file.read(300).decode(errors="replace").split()
-    except OSError:
-        return None
-    return int(words[1]) if words[1:2] and words[1].isdecimal() and words[-1] == os.uname().nodename else None
-
-
-def _is_held(path: Path) -> bool:
-    """Returns whether a process of any host holds the lock of a run."""
+def is_held(path: Path) -> bool:
+    """Returns whether a process holds the lock of a run. One that is about to take it is held up by 20 ms at most."""
     try:
         with open_record(path / LOCK, MOST_CONFIG_BYTES) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -75,6 +61,17 @@ def _is_held(path: Path) -> bool:
         return False
 
 
+def _holder(path: Path) -> int | None:
+    """Returns the process of this host that holds the lock of a run; None if nobody does."""
+    if not is_held(path):
+        return None
+    try:
+        words = read_record(path / LOCK, MOST_CONFIG_BYTES).decode(errors="replace").split()
+    except OSError:
+        return None
+    return int(words[1]) if words[1:2] and words[1].isdecimal() and words[-1] == os.uname().nodename else None
+
+
 def _name() -> str:
     """Names this process among those that may write to a directory."""
     return f"pid {os.getpid()} on host {os.uname().nodename}"
@@ -82,7 +79,7 @@ def _name() -> str:
 
 def _parent(process: int) -> int | None:
     """Returns the process that has started another one; None if that is not known."""
-    fields = (proc.read(f"/proc/{process}/stat") or b"").rpartition(b")")[2].split()  # the name may hold anything
+    fields = proc.stat(process)
     return int(fields[1]) if len(fields) > 1 else None
 
 
@@ -248,11 +245,10 @@ class RunDirectory:
         try:
             first, second = read_record(config, MOST_CONFIG_BYTES).split(b"\n")[:2]
             opened = os.stat(config).st_mtime
-            with open_record(path / LOCK, MOST_CONFIG_BYTES) as file:
-                holder = file.readline(300).strip()
+            lock = read_record(path / LOCK, MOST_CONFIG_BYTES)
         except (OSError, ValueError):
             return False
-        if second != b"# " + holder:  # rank 0 is about to move an earlier run aside
+        if second != b"# " + lock.strip():  # rank 0 is about to move an earlier run aside
             return False
         process = _holder(path)
         # A launcher that sets no RANK runs in rank 0, which may have opened the directory before it launched the others.
@@ -260,7 +256,7 @@ class RunDirectory:
             return True
         if first != f"# launch {launch()}".encode():
             return False
-        return _is_held(path) or (at_end and opened >= proc.begin_of_this() - LAUNCH_S)
+        return is_held(path) or (at_end and opened >= proc.begin_of_this() - LAUNCH_S)
 
     def join(self) -> None:
         """Moves the records of a rank that did not find rank 0 when it began to those of rank 0, if there are any now."""

@@ -29,6 +29,7 @@ from .memory import Loop, Memory
 from .messages import say
 from .place import place, place_in_torch, place_is_known
 from .plan import PlannedEnd, an_optimizer_exists, exit_soon, steps_of_plan, threads_of_plan
+from .printable import printable
 from .provisional import Provisional
 from .run_directory import RunDirectory, beside_parent, dump, is_of_one_launch, write_file
 from .signals import without_signals_of_workers
@@ -173,7 +174,7 @@ class Session:
         self.deaths.begin()
         self._provisional = Provisional(self.directory.path / self.file_name("summary", "json", 1))
         every = interval() if self._wants_lines and self.directory.rank == 0 else None
-        self._live = None if every is None else Live(every)
+        self._live = None if every is None else Live(every, self.directory)
         self.marks.thread, self.marks.open = self._thread, True
         if (threads := threads_of_plan("threads")) is not None:
             apply(threads)
@@ -259,11 +260,11 @@ class Session:
 
         A `given` loader, of watch(), has a recording of its own; it continues that of an earlier one which was made at
         the same line and is gone. Other loaders share a recording if they have the line and the data set in common, or
-        its kind where the earlier one is gone. One that takes turns with another is begun anew in the middle of a loop,
+        its kind where the earlier one is gone. One that alternates with another is begun anew in the middle of a loop,
         at a line of its own.
         """
         for one in self.loaders:
-            if one.takes_turns and one.inner is not None and one.inner() is inner and (self.is_here or one.is_free()):
+            if one.alternates and one.inner is not None and one.inner() is inner and (self.is_here or one.is_free()):
                 return one
         dataset = type(getattr(inner, "dataset", inner)).__name__
         data = getattr(inner, "dataset", None)
@@ -375,7 +376,7 @@ class Session:
             self._provisional.write(summary.make(self._facts(), self.main, self.loaders, complete=False),
                                     partial(of_workers, self.main.workers, self.main.records, perf_counter_ns()))
         if self._live is not None and self.main is not None and self._live.due():
-            self._tell(self._live, self.main)
+            self._live.tell(self.main.name, self.main.table, self.main.loop(), summary.cores())
         if self._log is not None and self.main is not None and self.directory.rank == 0 and self._log.due():
             self._log.tell(self.main.table, self.main.loop(), summary.cores())
         self.start_watchdog()  # a fork has ended its thread
@@ -409,11 +410,7 @@ class Session:
     def _tell_if_late(self) -> None:
         """Writes the line that is due on stderr while the trainer's thread is in a long step."""
         if self._live is not None and self.main is not None and self._live.due(LEAST_S):
-            self._tell(self._live, self.main)
-
-    def _tell(self, live: Live, main: WatchedLoader) -> None:
-        directory = self.directory
-        live.tell(main.name, main.table, main.loop(), summary.cores(), directory.path, directory.world_size)
+            self._live.tell(self.main.name, self.main.table, self.main.loop(), summary.cores())
 
     @property
     def writes_lines(self) -> bool:
@@ -469,20 +466,20 @@ class Session:
         if self.main.infers:  # before a training whose optimizer is not one of torch's
             others = [one for one in self.loaders if not one.infers]
             self._make_main(max(others, key=lambda one: one.table.steps, default=self.main))
-        self.directory.join()
         record = summary.make(facts, self.main, self.loaders, complete=True)
         record["worker_activity"] = of_workers(self.main.workers, self.main.records, now)
         try:
+            self.directory.join()
             write_file(self.directory.path / self.file_name("summary", "json", 1), dump(record, indent=2))
             if record["world_size"] > 1 and not self.directory.is_apart:
                 record = self._with_ranks(record)
         except Exception as error:  # the verdict needs no file
             stop(error)
         if self.directory.rank == 0:
-            say("\n".join(summary.lines(self.directory.path, record)))
+            say("\n".join(map(printable, summary.lines(self.directory.path, record))))  # some are of other ranks' files
         elif self.directory.is_apart:
-            say(f"pymillrace watch: rank {self.directory.rank} has found no records of rank 0 beside which its own belong; "
-                f"they lie in {self.directory.path}")
+            say(f"pymillrace watch: rank {self.directory.rank} found no run of rank 0 to join; its records are in "
+                f"{self.directory.path}; watch rank 0 as well, with the same directory")
         if self._log is not None and self.directory.rank == 0:
             self._log.end(self.main.table, self.main.loop(), summary.cores())
         tracks = [trace.Loader(one.number, one.name, self.directory.path / self.file_name("steps", "csv", one.number),

@@ -17,7 +17,7 @@ def is_iterable(dataset: Any) -> bool:
 
 
 def reads_generator(dataset: Any) -> bool:
-    """Returns whether an iterable data set passes on what a generator yields that exists already, as Keras's does.
+    """Returns whether an iterable data set holds a generator, which exists already, as Keras's does.
 
     Workers cannot share one: a copy by fork yields the same samples in each, and waits for threads that were not copied.
     """

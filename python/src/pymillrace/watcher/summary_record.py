@@ -236,6 +236,14 @@ class StragglerRecord(RankRow):
     excess_s_per_step: Annotated[float, About("load beyond the median of the other ranks", "s")]
 
 
+class ConclusionRecord(TypedDict):
+    bound: Annotated[str, About("as at the top of the file")]
+    verdict: Annotated[str, About("likewise")]
+    workers_needed: Annotated[float | None, About("likewise", "workers")]
+    advice: Annotated[str, About("likewise")]
+    what_if: Annotated[WhatIfRecord | None, About("likewise")]
+
+
 class SometimesWritten(TypedDict, total=False):
     replay: Annotated[ReplayRecord | None, About("where `complete` is false, in place of `what_if`: what `pymillrace "
                                                  "what-if` makes the predictions from; null where the records do not "
@@ -246,8 +254,9 @@ class SometimesWritten(TypedDict, total=False):
         "workers")]
     ranks: Annotated[list[RankRow], About("with several ranks, in rank 0's file: a row each")]
     straggler: Annotated[StragglerRecord | None, About("likewise: the rank that the others wait for")]
-    concluded_by: Annotated[int, About("in rank 0's file, if another rank holds up the others: that rank, whose `bound`, "
+    verdict_rank: Annotated[int, About("in rank 0's file, if another rank holds up the others: that rank, whose `bound`, "
                                        "`verdict`, `workers_needed`, `advice` and `what_if` the file has")]
+    of_rank_0: Annotated[ConclusionRecord, About("likewise: what rank 0 itself has concluded")]
 
 
 class RunFacts(TypedDict):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._watch import threads_of
 from .breakdown import TRANSFER, Breakdown
-from .proc import read
+from .proc import read, stat
 
 if TYPE_CHECKING:
     from .summary_record import ChangeRecord
@@ -188,10 +188,10 @@ def family_s() -> float:
         process, seen = left.pop(), seen + 1
         if seen > MOST_PROCESSES:
             return math.nan
-        text = read(f"/proc/{process}/stat")
-        if text is None:  # it has ended
+        fields = stat(process)
+        if not fields:  # it has ended
             continue
-        total += sum(map(int, text.rpartition(b")")[2].split()[11:15])) / ticks
+        total += sum(map(int, fields[11:15])) / ticks
         left += _children(process) or []
     return total
 

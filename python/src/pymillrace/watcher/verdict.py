@@ -83,8 +83,9 @@ def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
         have = f"you have {loop.workers}" if loop.workers else "you have none"
         on = f" on {_cores(cores)}" if needed > cores else ""
         tail += f"; {'under 0.1' if needed < 0.1 else f'{needed:.1f}'} workers needed, {have}{on}"
-    if loop.takes_turns:
-        tail += "; another loader takes turns with it, whose waits count as update, and predictions leave it as it is"
+    if loop.alternates:
+        tail += ("; the loop alternates between it and another loader, for which waiting counts as update and which "
+                 "predictions leave unchanged")
     gap = _device_gap_share(loop, load + update)
     if gap is not None and gap < LOAD_THAT_BINDS:
         return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update; "
@@ -100,7 +101,7 @@ def _classify(loop: LoopFacts, needed: float | None, cores: int) -> Verdict:
             of_loop = f"the loop waits for batches {_percent(share)} of its time, {of_loop}"
     if (gap is None and share < limit) or load <= 0:
         both = not loop.workers and loop.sees_inside and not loop.takes_ahead and share >= LOAD_THAT_BINDS
-        inline = "without workers, load and update take turns; update is the longer one, " if both else ""
+        inline = "without workers, load and update alternate, and update takes longer: " if both else ""
         return Verdict("device", "", f"device-bound: {inline}{of_loop}{tail}", needed)
     place = max(range(len(PLACES)), key=lambda one: steady[one])
     of_kind = loop.breakdown.waits[place]
@@ -151,8 +152,8 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
         return ("advice: the loader keeps up; a faster model or device would help, a faster loader would not"
                 f"{_threads_of_update(loop, cores)}")
     if loop.generator:
-        return ("advice: make the generator faster that the data set passes on, as by more threads of its own; workers of the "
-                "DataLoader cannot share it")
+        return ("advice: make the generator that the data set reads from faster, for example with more threads of its own; "
+                "the DataLoader's workers cannot share it")
     if verdict.bound == "startup":
         if loop.workers and not loop.persistent and loop.epoch > 1:
             return "advice: set persistent_workers=True, so that workers start once and not in every epoch"

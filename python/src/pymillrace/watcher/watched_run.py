@@ -4,7 +4,6 @@ The directory may be anybody's (docs/reference/records.md#hostile-records). Noth
 """
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -13,16 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._predict import DataLoaderInput
 from ..errors import DataError, UsageError
-from . import predict, ranks
+from . import ranks
 from .fields import MOST_SECONDS, MOST_STEPS, Field
 from .history import History, Point
 from .printable import printable
-from .recorded import MOST_BATCH, MOST_LOADERS, read_summary
-from .records import NotARecord, open_record
+from .recorded import MOST_BATCH, MOST_LOADERS, advice_of, read_summary
+from .records import NotARecord
 from .room import Room
-from .run_directory import HEADER, LOCK, file_name, is_complete
+from .run_directory import HEADER, file_name, is_complete, is_held
 from .tail import Tail
 from .worker_activity import CELLS, MOST_WORKERS
 
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 64  # that are shown
 MOST_BYTES = 1 << 60
-MOST_REPLAYED = 1024  # batches outstanding in a replay
 MOST_IMAGES = 1 << 40  # per step
 LEAST_STEP_S = 1e-9
 COLUMNS = HEADER.strip().split(",")
@@ -103,7 +100,7 @@ class WatchedRun:
 
     def look(self) -> State:
         """Returns what the directory holds now. Raises DataError, and UsageError if it holds no run."""
-        runs = self._is_locked()  # first: a run that ends meanwhile has written its last summary
+        runs = is_held(self._directory)  # first: a run that ends meanwhile has written its last summary
         summary = self._summary(0)
         if summary is None and not runs:
             raise UsageError(f"{self._directory} holds no summary.json of a watched run",
@@ -117,17 +114,6 @@ class WatchedRun:
             state.steps = max(state.steps, state.summary.steps)
             state.epoch = None if state.summary.ended else self._epoch(summary, len(state.summary.ranks))
         return state
-
-    def _is_locked(self) -> bool:
-        """Returns whether a process writes to the run. A process that begins to is held up by 20 ms at most."""
-        try:
-            with open_record(self._directory / LOCK) as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
 
     # Tables
 
@@ -194,11 +180,10 @@ class WatchedRun:
         complete = is_complete(summary.value)
         rows, memory = self._ranks(summary), _memory(summary["memory"])
         straggler = ranks.straggler(rows)
-        other = None if straggler is None or straggler["rank"] == 0 or summary["concluded_by"] else straggler["rank"]
-        speaker = None if other is None else self._summary(other)
-        verdict = _verdict(summary, memory)
-        if other is not None and speaker is not None:
-            verdict = f"{ranks.holds_up(other)}: {_verdict(speaker, _memory(speaker['memory']))}"
+        verdict, of = _verdict(summary, memory), summary
+        if straggler is not None and straggler["rank"] > 0 and not summary["verdict_rank"]:  # not yet in its words
+            of = self._summary(straggler["rank"]) or summary
+            verdict = ranks.holds_up(straggler["rank"], _verdict(of, _memory(of["memory"])))
         return Summary(
             loader=printable(summary["loader"].text()), state=_state(summary, runs), ended=complete or not runs,
             error=printable(summary["error"].text()) if summary["error"] else "",
@@ -207,18 +192,13 @@ class WatchedRun:
             total=Point(summary["load_s"].number(0, MOST_SECONDS), summary["update_s"].number(0, MOST_SECONDS),
                         summary["other_s"].number(0, MOST_SECONDS), summary["steps"].whole(0, MOST_STEPS),
                         summary["images"].whole(0, MOST_STEPS)),
-            verdict=verdict, advice=self._advice_of(speaker or summary, is_complete((speaker or summary).value)),
+            verdict=verdict, advice=self._advice_of(of),
             activity=_activity(summary["worker_activity"]), memory=memory, ranks=rows,
             straggler=None if straggler is None else straggler["rank"])
 
-    def _advice_of(self, summary: Field, complete: bool) -> str:
-        """Returns the recorded advice; of a run under way the best of some predictions, which its records lack."""
-        if self._advice[0] is not summary:
-            advice = summary["advice"].text()
-            given = None if complete else predict.recorded_from(summary["replay"].value)
-            predicted = None if given is None or _is_long(given[0]) else predict.quick_predictions(*given)
-            change = None if predicted is None else predict.best(predicted)
-            self._advice = summary, printable(advice if change is None else f"advice: {predict.proposal(change)}")
+    def _advice_of(self, summary: Field) -> str:
+        if self._advice[0] is not summary:  # replays take a while
+            self._advice = summary, printable(advice_of(summary))
         return self._advice[1]
 
     def _ranks(self, first: Field) -> list[RankRow]:
@@ -251,11 +231,6 @@ def _gained(tail: Tail) -> tuple[NotARecord | None, bool, list[str]]:
         return error, False, []
     except OSError:  # nothing was written yet
         return None, False, []
-
-
-def _is_long(given: DataLoaderInput) -> bool:
-    """Returns whether replays with as many workers as there are, or as cores, would hold the page up for seconds."""
-    return max(given.workers, given.cores) * given.prefetch > MOST_REPLAYED
 
 
 def _state(summary: Field, runs: bool) -> str:
