@@ -11,13 +11,15 @@ namespace {
 constexpr int kMaxOffered = 128;  ///< workers for batches that wait for storage
 /// Share of a batch's time blocked in the data set from which storage counts.
 constexpr double kStorageThatCounts = 0.05;
+constexpr double kTensorWaitS = 0.00035;  ///< per tensor
+constexpr int kTensorsWithoutWait = 1;
 
 /// Returns numbers of workers above 2, up to the one that hides the load of batches that wait,
 /// which may exceed the cores.
 std::vector<int> that_wait(const DataLoaderInput& input) {
   const Demand fetch = mean_of(input.fetch);
   if (fetch.blocked_s <= kStorageThatCounts * fetch.seconds()) return {};
-  const double next = input.hand.seconds() + input.receive.cpu_s;
+  const double next = input.hand.seconds() + input.receive.cpu_s + tensor_wait(input.tensors);
   const double update = input.update.seconds();
   const double trainer = input.ahead > 0 ? std::max(next, update) : next + update;
   const double cpu = fetch.cpu_s + input.send.cpu_s + input.receive.cpu_s + input.hand.cpu_s +
@@ -33,12 +35,17 @@ std::vector<int> that_wait(const DataLoaderInput& input) {
 
 }  // namespace
 
+double tensor_wait(int tensors) {
+  return kTensorWaitS * std::max(0, tensors - kTensorsWithoutWait);
+}
+
 DataLoaderInput with_workers(const DataLoaderInput& input, int workers, const Paging& paging) {
   const int added = (workers > 0 ? 1 : 0) - (input.workers > 0 ? 1 : 0);
   DataLoaderInput with = input;
   with.workers = workers;
   for (Demand& one : with.fetch) one.cpu_s = std::max(0.0, one.cpu_s + added * paging.make_s);
   with.update.cpu_s = std::max(0.0, with.update.cpu_s + added * paging.take_s);
+  with.tensor_wait_s = workers > 0 ? tensor_wait(input.tensors) : 0;
   return with;
 }
 

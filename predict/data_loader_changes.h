@@ -26,6 +26,12 @@ struct DataLoaderChange {
   bool loading_only = false;  ///< the update is left out, since it would change too
 };
 
+/// Returns for how many seconds next() waits for a worker's thread that hands over the tensors of a
+/// batch, one after the other, where batches wait for next(). Where next() waits for batches it is
+/// less, and does not matter. For the first tensor it is part of what the replay has without it
+/// (docs/results/2026-11-30-tensors.md).
+double tensor_wait(int tensors);
+
 /// Returns the loop with another number of workers. Only batches of workers lie in shared memory.
 DataLoaderInput with_workers(const DataLoaderInput& input, int workers, const Paging& paging);
 

@@ -68,6 +68,8 @@ double most_cooling(double before, double after) {
 /// Returns a recorded loop as it is replayed.
 DataLoaderInput as_recorded(DataLoaderInput input, const RecordedRun& run) {
   input.pause_s = usual_pause(mean_of(input.fetch));
+  input.tensor_wait_s = std::min(input.receive.blocked_s, tensor_wait(input.tensors));
+  input.receive.blocked_s -= input.tensor_wait_s;
   return run.update_s > 0 ? without_spinning(input, run.update_s) : input;
 }
 
@@ -120,6 +122,11 @@ RatioInterval DataLoaderRatios::with_interval(const DataLoaderInput& changed) co
   const double may_crowd = most_crowding(may_compute(input_), may_compute(changed), changed.cores);
   for (const double factor : {crowding, cooling, may_crowd})
     interval.include(rate_of(slowed_down(changed, factor)) / base_.images_per_s);
+  if (changed.tensor_wait_s > input_.tensor_wait_s) {
+    DataLoaderInput without = changed;
+    without.tensor_wait_s = input_.tensor_wait_s;
+    interval.include(rate_of(slowed_down(without, usual)) / base_.images_per_s);
+  }
   if (changed.update.threads > 1 && changed.workers != input_.workers)
     interval.include(rate_of(as_measured(changed, doubts_.spinning)) /
                      rate_of(as_measured(input_, doubts_.spinning)));

@@ -35,7 +35,8 @@ struct Doubts {
 /// with an update in several threads that do not wait for each other. Where a thread takes batches
 /// ahead, and makes them itself before or after the change, it and the loop may wait for each
 /// other's interpreter's lock: the ratio assumes the geometric mean of the longest such waits and
-/// of none, and its interval holds both.
+/// of none, and its interval holds both. Where a change lets next() wait longer for tensors than in
+/// the run (tensor_wait), its interval holds the ratio without that.
 class DataLoaderRatios {
  public:
   /// `input`: of the run. `measured`: its images/s; 0: unknown. Throws std::invalid_argument as

@@ -182,7 +182,7 @@ void Loop::receive() {
 void Loop::hand() {
   if (!workers_.empty()) dispatch();
   at_ = At::handing;
-  start(taker_, in_.hand);
+  start(taker_, in_.hand, in_.tensor_wait_s);
 }
 
 void Loop::put() {

@@ -55,6 +55,7 @@ TRIALS = {
     "torchtnt_unit": Trial("torchtnt", 48),
     "poutyne_model": Trial("poutyne", 48),
     "geometric_graphs": Trial("torch-geometric", 48),
+    "detection_targets": Trial("torch", 48),
     "queue_of_patches": Trial("torch", 48, (0,)),
     "kornia_transforms": Trial("kornia", 48, delay_ms=40),  # beside the time of its transforms
     "hf_datasets": Trial("datasets", 48),

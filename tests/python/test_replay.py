@@ -40,6 +40,11 @@ def test_sending_is_a_stage_of_its_own_and_receiving_belongs_to_next():
     assert replay(receives.replace(workers=0)).images_per_s == pytest.approx(4 / 0.050)  # there is no queue
 
 
+def test_next_waits_for_the_threads_that_hand_over_tensors_whatever_the_worker_does():
+    waits = LOOP.replace(tensor_wait_s=0.015)
+    assert replay(waits).images_per_s == pytest.approx(4 / 0.035) and replay(waits).load_s == pytest.approx(0.015)
+
+
 def test_next_waits_for_a_workers_lock_while_that_worker_makes_another_batch():
     locked = LOOP.replace(receive=blocked(0.020), update=blocked(0.015))
     # The worker has made the one batch that it may make ahead 15 ms after the update, and holds its lock until then.

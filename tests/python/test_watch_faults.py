@@ -636,6 +636,7 @@ def test_a_provisional_summary_is_synced_before_it_has_its_name_and_measures_not
     assert [what for what, *_ in written] == ["synced", "named"], written
     assert written[0][1:] == written[1][1:] and written[0][2] == (run / "summary.json").stat().st_size, written
     assert summary["complete"] is False and summary["what_if"] is None and summary["replay"]["images_per_s"] > 0
+    assert summary["replay"]["tensors"] == 1 == predict.recorded_from(summary["replay"])[0].tensors
     assert not {"paging", "shared_memory"} & (summary.keys() | summary["replay"].keys()) and not measured
     session.close()
     assert summary_of(run)["what_if"]["shared_memory"] and measured == ["measure"], "the last summary measures"
@@ -657,13 +658,13 @@ def test_a_rank_that_goes_on_has_no_row_and_is_waited_for(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("change", ({"workers": 10**9}, {"workers": True}, {"fetch": []}, {"fetch": [["x", 1]]},
                                     {"fetch": 3}, {"update": [float("nan"), 0, 1]}, {"batch_bytes": 1 << 60},
-                                    {"cores": 0}, {"send": [1, 2]}))
+                                    {"cores": 0}, {"send": [1, 2]}, {"tensors": -1}))
 def test_predictions_from_a_hostile_record_are_none(change):
     from pymillrace.watcher import predict
 
     record = {"workers": 1, "prefetch": 2, "batch": 4, "cores": 2, "fetch": [[0.01, 0.0]] * 4, "send": [0.0, 0.0, 1],
               "receive": [0.0, 0.0, 1], "hand": [0.0, 0.0, 1], "update": [0.01, 0.0, 1], "images_per_s": 100.0,
               "blocked_in_dataset": 0.0, "batch_bytes": 0, "collate_cpu": 0.0}
-    assert predict.predictions_from(record)["rows"]
+    assert predict.predictions_from(record)["rows"] and predict.recorded_from(record)[0].tensors == 0  # of an older one
     for broken in ({**record, **change}, None, [], {}):
         assert predict.predictions_from(broken) is None

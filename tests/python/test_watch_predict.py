@@ -1,14 +1,15 @@
 """Predictions from the record of one run come true in other runs. The loops sleep, so that a busy machine matters little."""
 import json
+import time
 
 import pytest
 
-pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
 
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace._predict import DataLoaderInput, Demand, Paging, RecordedRun, with_workers
+from pymillrace._predict import DataLoaderInput, DataLoaderRatios, Demand, Doubts, Paging, RecordedRun, with_workers
 from pymillrace.watcher import api, predict
 from pymillrace.watcher.paging import measure
 from pymillrace.watcher.predict import Recorded
@@ -162,6 +163,44 @@ def test_only_batches_of_workers_pay_for_shared_memory():
     rows = {row["change"]: row["ratio"] for row in predict.predictions(shared, Recorded(RecordedRun(100.0, 0.0)), paging)["rows"]}
     assert rows["num_workers=0"] > {row["change"]: row["ratio"] for row in
                                     predict.predictions(shared, Recorded(RecordedRun(100.0, 0.0)))["rows"]}["num_workers=0"]
+
+
+MANY = DataLoaderInput(workers=1, prefetch=2, batch=4, cores=2, fetch=[Demand(blocked_s=0.040)], receive=Demand(0.001),
+                       tensors=21)
+
+
+def test_only_batches_of_workers_wait_for_their_tensors():
+    assert with_workers(MANY, 0, Paging()) == MANY.replace(workers=0)
+    for workers in (1, 8):
+        assert with_workers(MANY, workers, Paging()).tensor_wait_s == pytest.approx(0.007)
+    for few in (0, 1):
+        assert with_workers(MANY.replace(tensors=few), 8, Paging()).tensor_wait_s == 0
+
+
+def test_predictions_tell_a_batch_of_many_tensors_from_one_of_one():
+    def of_eight(measured):
+        return DataLoaderRatios(measured, 0, Doubts()).with_interval(with_workers(measured, 8, Paging()))
+
+    many, few = of_eight(MANY), of_eight(MANY.replace(tensors=1))
+    # 8 workers make a batch every 5 ms: the trainer, which receives one in 1 + 7 ms, holds them up.
+    assert few[0] == pytest.approx(8, rel=0.05) and many[0] == pytest.approx(40 / 8, rel=0.05)
+    assert few[1] > many[0] > many[1] and many[2] >= few[0]  # the interval holds the ratio without such waits
+    # In a run with 8 workers those waits were recorded, and do not end once the worker makes no batch.
+    recorded = MANY.replace(workers=8, receive=Demand(0.001, 0.007))
+    found = predict.predictions(recorded, Recorded(RecordedRun(100.0, 1.0)), Paging())
+    assert found["replay_images_per_s"] == pytest.approx(4 / 0.008, rel=0.05)
+
+
+@pytest.mark.parametrize("tensors", (1, 10))
+def test_without_workers_the_cost_of_sending_follows_from_the_number_of_tensors(tmp_path, tensors):
+    data = [torch.zeros(3)] * 40
+    with mr.watching(run=tmp_path / "run"):
+        for _ in torch.utils.data.DataLoader(data, collate_fn=lambda rows: rows[0].repeat(tensors, 1).unbind()):
+            time.sleep(0.002)
+    what_if = json.loads((tmp_path / "run/summary.json").read_text())["what_if"]
+    assert what_if["transfer_assumed"]
+    for end in ("send", "receive"):
+        assert what_if["settings"][end]["cpu"] == pytest.approx(0.0005 + 0.00025 * tensors)
 
 
 def test_shared_memory_costs_more_for_larger_batches():

@@ -48,9 +48,9 @@ nb::object replaced(nb::handle self, std::span<const char* const> names,
 }
 
 constexpr const char* kDemandNames[] = {"cpu_s", "blocked_s", "threads"};
-constexpr const char* kInputNames[] = {"workers", "prefetch", "batch", "cores",   "ahead",
-                                       "fetch",   "pause_s",  "send",  "receive", "hand",
-                                       "update",  "steps",    "spins"};
+constexpr const char* kInputNames[] = {"workers",       "prefetch", "batch",  "cores",   "ahead",
+                                       "fetch",         "pause_s",  "send",   "receive", "tensors",
+                                       "tensor_wait_s", "hand",     "update", "steps",   "spins"};
 
 void bind_replay(nb::module_& module) {
   nb::class_<Demand>(module, "Demand")
@@ -74,15 +74,16 @@ void bind_replay(nb::module_& module) {
           [](DataLoaderInput* self, int workers, int prefetch, std::int64_t batch, int cores,
              std::vector<Demand> fetch, const Demand& send, const Demand& receive,
              const Demand& hand, const Demand& update, int steps, bool spins, double pause_s,
-             int ahead) {
-            new (self) DataLoaderInput{workers,          prefetch, batch, cores,   ahead,
-                                       std::move(fetch), pause_s,  send,  receive, hand,
-                                       update,           steps,    spins};
+             int ahead, int tensors, double tensor_wait_s) {
+            new (self) DataLoaderInput{workers,          prefetch, batch,  cores,   ahead,
+                                       std::move(fetch), pause_s,  send,   receive, tensors,
+                                       tensor_wait_s,    hand,     update, steps,   spins};
           },
           nb::arg("workers"), nb::arg("prefetch"), nb::arg("batch"), nb::arg("cores"),
           nb::arg("fetch"), nb::arg("send") = Demand(), nb::arg("receive") = Demand(),
           nb::arg("hand") = Demand(), nb::arg("update") = Demand(), nb::arg("steps") = 200,
-          nb::arg("spins") = true, nb::arg("pause_s") = 0.0, nb::arg("ahead") = 0)
+          nb::arg("spins") = true, nb::arg("pause_s") = 0.0, nb::arg("ahead") = 0,
+          nb::arg("tensors") = 0, nb::arg("tensor_wait_s") = 0.0)
       .def_ro("workers", &DataLoaderInput::workers)
       .def_ro("prefetch", &DataLoaderInput::prefetch)
       .def_ro("batch", &DataLoaderInput::batch)
@@ -91,6 +92,8 @@ void bind_replay(nb::module_& module) {
       .def_ro("fetch", &DataLoaderInput::fetch)
       .def_ro("send", &DataLoaderInput::send)
       .def_ro("receive", &DataLoaderInput::receive)
+      .def_ro("tensors", &DataLoaderInput::tensors)
+      .def_ro("tensor_wait_s", &DataLoaderInput::tensor_wait_s)
       .def_ro("hand", &DataLoaderInput::hand)
       .def_ro("update", &DataLoaderInput::update)
       .def_ro("steps", &DataLoaderInput::steps)

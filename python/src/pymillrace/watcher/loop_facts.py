@@ -35,6 +35,7 @@ class LoopFacts:
     persistent: bool = False
     transforms: Sequence[str] = ()
     batch_bytes: int = 0  # of the first batch
+    tensors: int = 0  # of that batch, each with memory of its own
     infers: bool = False  # it only computes outputs
     takes_ahead: bool = False  # another thread than the loop's takes the batches
     alternates: bool = False  # another loader gives a batch in most of its steps, whose wait counts as update

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from .summary_record import ChangeRecord, DemandRecord, ReplayRecord, SettingsRecord, WhatIfRecord
 
 PREFETCH = 2  # torch's default
-# CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
-TRANSFER_S = 0.001  # CPU time of either end, with the worker's thread that hands over shared memory
+# CPU seconds of either end for a batch, and for each of its tensors, assumed where no worker ran: of next(), and of the
+# worker's threads that send messages and hand over descriptors of shared memory.
+TRANSFER_S, TENSOR_S = 0.0005, 0.00025
+USUAL_TENSORS = 2  # of a batch whose tensors are not known
 AHEAD = 1  # batches in the queue of a thread that takes them, at least; how many more is not known
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
 QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
@@ -30,6 +32,7 @@ DEMANDS = ("send", "receive", "hand", "update")
 FIRST_FACTS = ("images_per_s", "blocked_in_dataset")  # of RecordedRun; 0.2 had no others
 FACTS = (*FIRST_FACTS, "update_s", "fetch_error", "update_error")
 MOST_FETCHES, MOST = 256, 1e9
+MOST_TENSORS = 1 << 20
 MOST_THREADS = 1 << 53  # a quotient of two measured times, one of which may be next to nothing
 
 
@@ -81,12 +84,12 @@ def input_of(loop: LoopFacts, cores: int) -> DataLoaderInput | None:
     batches = breakdown.batches
     send, receive = _per(breakdown.work[TRANSFER], batches), _per(breakdown.rebuilt, breakdown.rebuilds)
     if not loop.workers:
-        send = receive = Demand(cpu_s=TRANSFER_S)
+        send = receive = Demand(cpu_s=TRANSFER_S + TENSOR_S * (loop.tensors or USUAL_TENSORS))
     hand = Demand(cpu_s=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
     return DataLoaderInput(workers=loop.workers, prefetch=loop.prefetch or PREFETCH, ahead=AHEAD if loop.takes_ahead else 0,
                            batch=max(1, round(loop.images / loop.steps)), cores=cores,
                            fetch=_fetches(breakdown, loop.workers, _pools_per_batch(loop)), send=send, receive=receive,
-                           hand=hand, update=update)
+                           tensors=loop.tensors, hand=hand, update=update)
 
 
 def measured_rate(loop: LoopFacts) -> float | None:
@@ -149,7 +152,8 @@ def replay_input(loop: LoopFacts, cores: int) -> ReplayRecord | None:
             "takes_prefetch": of_run.takes_prefetch, "batch_bytes": of_run.batch_bytes,
             "collate_cpu": of_run.collate_cpu, "images_per_s": run.images_per_s,
             "blocked_in_dataset": run.blocked_in_dataset, "update_s": run.update_s, "fetch_error": run.fetch_error,
-            "update_error": run.update_error, "shards": run.shards, "ahead": measured.ahead}
+            "update_error": run.update_error, "shards": run.shards, "ahead": measured.ahead,
+            "tensors": measured.tensors}
 
 
 def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
@@ -163,6 +167,7 @@ def recorded_from(record: Any) -> tuple[DataLoaderInput, Recorded] | None:
         facts = {key: _number(record[key] if key in FIRST_FACTS else record.get(key, 0.0)) for key in FACTS}
         shards = _within(record.get("shards", 0), 0, MOST_SHARDS)
         given["ahead"] = _within(record.get("ahead", 0), 0, AHEAD)
+        given["tensors"] = _within(record.get("tensors", 0), 0, MOST_TENSORS)
         of_run = Recorded(RecordedRun(**facts, shards=shards), _within(record["batch_bytes"], 0, 1 << 40),
                           _number(record["collate_cpu"]), record.get("takes_prefetch") is not False)
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -191,6 +191,7 @@ class ReplayRecord(TypedDict):
     shards: Annotated[int, About("of the data set, of which a worker needs one or more; 0: unknown", "shards")]
     ahead: Annotated[int, About("of a thread other than the loop's that takes batches; 0: there is none. Records "
                                 "before 2026-11-29 have none", "batches")]
+    tensors: Annotated[int, About("of the first batch; 0: unknown. Records before 2026-11-30 have none", "tensors")]
 
 
 class ThreadsRecord(TypedDict):

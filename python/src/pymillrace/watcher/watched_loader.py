@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from . import room, shared_memory
 from .._watch import FIRST_STEPS, FLUSH, Receipts, RecordRing, StepHooks, Steps
+from .batch_arrays import arrays_in, bytes_of, tensors_of
 from .breakdown import STARTUP, Breakdown
 from .clocks import SCHEDSTAT, ThreadClock, between
 from .counterpart import counterpart_of
@@ -30,19 +31,6 @@ if TYPE_CHECKING:
     from .summary_record import Counterpart
 
 SLOTS = 4096  # records of workers
-
-
-def bytes_in(data: Any, kind: type = object) -> int:
-    """Returns the bytes of a batch's arrays of a kind."""
-    if isinstance(data, Mapping):
-        data = list(data.values())
-    if isinstance(data, (list, tuple)):
-        return sum(bytes_in(one, kind) for one in data)
-    try:
-        return int(getattr(data, "nbytes", 0)) if isinstance(data, kind) else 0
-    except Exception as error:  # a sparse tensor has no bytes to tell
-        pass_on(error)
-        return 0
 
 
 def weak(inner: Any) -> weakref.ref[Any] | None:
@@ -140,6 +128,7 @@ class WatchedLoader:
         self.device: DeviceGaps | None = None
         self.extras = session.planned_steps is not None  # each next() also counts a plan's steps or measures the device
         self.batch_bytes = self.tensor_bytes = 0  # of the first batch, and of what it holds in shared memory
+        self.tensors = 0  # of the first batch, that are not empty
         self.free_shared_memory: int | None = None  # when workers first began
         self._stretch: Stretch | None = None  # under way, of the loop's body
         self.lane: Lane | None = None  # of the other thread that iterates over it
@@ -312,9 +301,7 @@ class WatchedLoader:
             self.device.next_ended()
         if due == FLUSH:
             if self.recorder.first:
-                self.batch_bytes = bytes_in(data)
-                if self.workers:
-                    self._measure_shared_memory(data)
+                self._look_into(data)
             self._measure(self.table.steps - 1)
             self._look()
             self.flush()
@@ -367,10 +354,14 @@ class WatchedLoader:
         self.ended_ns += ns
         self._end_epoch(exhausted=False)
 
-    def _measure_shared_memory(self, data: Any) -> None:
-        import torch
-
-        self.tensor_bytes = bytes_in(data, torch.Tensor)
+    def _look_into(self, batch: Any) -> None:
+        """Learns the size of the first batch, and whether as many as workers make fit into shared memory."""
+        arrays = list(arrays_in(batch))
+        tensors = tensors_of(arrays)
+        self.batch_bytes, self.tensors = sum(map(bytes_of, arrays)), len(tensors)
+        if not self.workers:
+            return
+        self.tensor_bytes = sum(map(bytes_of, tensors))
         if self.session.writes_lines:
             shared_memory.tell_if_full(self.name, self.workers, self.prefetch, self.tensor_bytes,
                                        self.free_shared_memory)
@@ -451,7 +442,7 @@ class WatchedLoader:
         return LoopFacts(
             kind=self.kind, workers=self.workers, prefetch=self.prefetch, takes_prefetch=self.takes_prefetch,
             iterable=self.iterable, generator=self.generator, shards=self.shards, persistent=self.persistent,
-            transforms=tuple(self.transforms), batch_bytes=self.batch_bytes,
+            transforms=tuple(self.transforms), batch_bytes=self.batch_bytes, tensors=self.tensors,
             infers=self.infers, takes_ahead=self.lane is not None, alternates=self.alternates,
             epoch=self.table.epoch, steps=self.table.steps, images=self.table.images,
             update_s=1e-9 * (total[UPDATE] + total[LOOP]),
