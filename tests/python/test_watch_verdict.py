@@ -19,7 +19,7 @@ from conftest import timing
 from pymillrace._watch import STEPS_FOR_VERDICT
 from pymillrace._predict import DataLoaderInput, Demand, RecordedRun, replay
 from pymillrace.watcher import predict, verdict
-from pymillrace.watcher.breakdown import Breakdown
+from pymillrace.watcher.breakdown import TRANSFER, Breakdown
 from pymillrace.watcher.loop_facts import LoopFacts
 from pymillrace.watcher.shards import shards_of
 from pymillrace.watcher.threads import Facts
@@ -30,6 +30,20 @@ def loop_of(facts, workers, cpu, cores):
     breakdown = Breakdown()
     breakdown.add_outside(0, [int(1e9 * (cpu + cores)), int(1e9 * cpu), int(1e9 * cores)], 1e9 * (cpu + cores))
     return LoopFacts(steps=100, workers=workers, breakdown=breakdown, update_s=0.1, threads=facts)
+
+
+def test_an_expensive_transfer_names_the_tensors_unless_they_are_large():
+    def advice(tensors, tensor_bytes):
+        breakdown = Breakdown()
+        breakdown.add_outside(TRANSFER, [int(1e9)] * 2 + [0], 1e9)
+        loop = LoopFacts(steps=100, workers=8, breakdown=breakdown, update_s=0.1, tensors=tensors,
+                         batch_bytes=tensors * tensor_bytes)
+        return verdict.advice(loop, verdict.classify(loop, 8), 8, None)
+
+    fewer = "are expensive to send: put their values into fewer tensors, or use larger batches"
+    assert advice(2, 1 << 10) == f"advice: batches {fewer}"
+    assert advice(24, 1 << 19) == f"advice: batches of 24 tensors {fewer}"  # 12 MiB
+    assert advice(2, 3 << 20).startswith("advice: batches are expensive to send: keep images uint8")
 
 
 def summary_of(run, batches, epochs=1, workers=0):

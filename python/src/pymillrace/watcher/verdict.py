@@ -9,12 +9,12 @@ from typing import Any
 from .._watch import LOAD_THAT_BINDS, STEPS_FOR_VERDICT, WORTHWHILE, load_that_binds
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
 from .loop_facts import NEVER_WAITS, LoopFacts
-from .predict import best, proposal
+from .predict import USUAL_TENSORS, best, proposal
 from .threads import IN_LOAD
 from .threads import rows as thread_rows
 
 OWN = "mr.Loader"  # kind of millrace's own loader
-SMALL_BATCH = 1 << 20  # bytes below which sending a batch takes the time of its messages, not of its values
+SMALL_TENSOR = 1 << 20  # bytes below which sending a tensor takes the time of its messages, not of its values
 SHARE_TO_TELL = 0.05  # of load + update: with as large a difference, the sentence says what was left out
 
 
@@ -160,8 +160,9 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
         return "advice: most of load is start-up; watch a longer run"
     if verdict.bound == "handover":
         return "advice: batches are handed over too often: use larger batches"
-    if verdict.bound == "transfer" and loop.batch_bytes < SMALL_BATCH:
-        return "advice: batches are expensive to send: put their values into fewer tensors, or use larger batches"
+    if verdict.bound == "transfer" and loop.batch_bytes < SMALL_TENSOR * max(1, loop.tensors):
+        batches = f"batches of {loop.tensors} tensors" if loop.tensors > USUAL_TENSORS else "batches"
+        return f"advice: {batches} are expensive to send: put their values into fewer tensors, or use larger batches"
     if verdict.bound == "transfer":
         return "advice: batches are expensive to send: keep images uint8 until they are on the device"
     if shared:
