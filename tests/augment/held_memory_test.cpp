@@ -9,6 +9,7 @@
 #include "tests/augment/forced_level.h"
 #include "tests/augment/random_chain.h"
 #include "tests/augment/random_pass.h"
+#include "tests/generated_cases.h"
 
 namespace millrace::augment {
 namespace {
@@ -32,7 +33,7 @@ TEST(HeldMemoryDeathTest, TheFencesStand) {
 
 /// Runs chains on images of which a decoder would have delivered a part.
 TEST(HeldMemory, ChainsReadOnlyWhatTheyAskFor) {
-  constexpr int kChains = 600;
+  constexpr int kChains = test::generated_cases(600);
   FencedMemory memory;
   FaultNote note;
   int parts = 0;
@@ -113,11 +114,12 @@ std::pair<const std::uint8_t*, const std::uint8_t*> extent(const ImageView& view
 
 /// Runs passes over views of every kind (planar, mirrored, turned) that end where memory does.
 TEST(HeldMemory, PassesStayWithinTheirSource) {
+  constexpr int kPasses = test::generated_cases(1000);
   FencedMemory memory;
   FaultNote note;
   ResampleScratch scratch;
   for (const Filter filter : {Filter::none, Filter::nearest, Filter::bilinear, Filter::reduce})
-    for (std::uint64_t number = 0; number < 1000; ++number) {
+    for (std::uint64_t number = 0; number < kPasses; ++number) {
       RandomPass random = random_pass(number, filter);
       Pass& pass = random.pass;
       Bytes expected(static_cast<std::size_t>(pass.output.width * pass.output.height) *

@@ -6,6 +6,7 @@
 #include "tests/augment/fenced_source.h"
 #include "tests/augment/random_chain.h"
 #include "tests/data/jpeg_forms.h"
+#include "tests/generated_cases.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -73,10 +74,11 @@ void compare(std::uint64_t number, const Photo& photo, test::FencedMemory& memor
 }
 
 TEST(Chains, AreTheSameAtEveryLevelDecodedInPartsOrWhole) {
+  constexpr int kChains = test::generated_cases(400);
   const std::vector<Photo> all = photos();
   test::FencedMemory memory;
   test::FaultNote note;
-  for (std::uint64_t number = 0; number < 400; ++number)
+  for (std::uint64_t number = 0; number < kChains; ++number)
     ASSERT_NO_FATAL_FAILURE(compare(number, all[number % all.size()], memory, note));
 }
 

@@ -14,6 +14,7 @@
 #include "tests/data/image_forms.h"
 #include "tests/data/jpeg_forms.h"
 #include "tests/fuzz/mutate.h"
+#include "tests/generated_cases.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -190,7 +191,7 @@ void compare_damaged(const std::vector<Form>& forms) {
   Draw draw(base::stream({3, 0, 0}, base::op_id("damage")));
   DecodeScratch scratch;
   int accepted = 0;
-  constexpr int kFiles = 3'000;
+  constexpr int kFiles = test::generated_cases(3'000);
   for (int i = 0; i < kFiles; ++i) {
     const Bytes file = mutate(pool, draw);
     const auto here = decoded_here(scratch, file, 3);
@@ -200,7 +201,7 @@ void compare_damaged(const std::vector<Form>& forms) {
     EXPECT_TRUE(here == expected) << "file " << i;
     ++accepted;
   }
-  EXPECT_GT(accepted, 20);
+  EXPECT_GT(accepted, kFiles / 150);
 }
 
 TEST(CodecEquality, DamagedPng) { compare_damaged(test::png_forms({9, 7})); }
