@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Measures what watching costs: watch_overhead.py [--rounds N] [--blocks N] [--step-ms MS] [--seed N]
+"""Measures what watching costs: watch_overhead.py [--rounds N] [--blocks N] [--turn N] [--step-ms MS] [--seed N]
                                                  [--compile [BACKEND] | --recorder]
 
-In each round three processes, forked from this one, train in turns of 12 to 20 steps: one is watched, one is not, and
-one that is not is the control. Their order is drawn for every block of three turns, so all of them have the same
-minute. A step computes for MS of CPU time in the trainer, and so does the worker for each batch; with num_workers=0
-both halves of a step take MS together. A batch is 16 samples, whose data set has a chain of three transforms.
-It is a NumPy array, which goes through the pipe: torch's way of handing tensors over takes 0.35 ms of CPU time on either
-side, which varies by more than what is to be measured. Watching treats both alike.
+In each round three processes, forked from this one, train in turns of N steps, more or less by a quarter: one is
+watched, one is not, and one that is not is the control. Their order is drawn for every block of three turns, so all of
+them have the same minute. A step computes for MS of CPU time in the trainer, and so does the worker for each batch;
+with num_workers=0 both halves of a step take MS together. A batch is 16 samples, whose data set has a chain of three
+transforms. It is a NumPy array, which goes through the pipe: torch's way of handing tensors over takes 0.35 ms of CPU
+time on either side, which varies by more than what is to be measured. Watching treats both alike.
 
 The cost is the CPU time of the trainer's process, and of the worker's with all threads, per step: the watched one's
 mean of a round less the mean of the two others. Left out are the first steps of a process and of each turn, and steps
 that take DISTURBED times the median step of the round, watched or not: the clock of a virtual machine also counts time
 that its host takes away. Prints the mean over the rounds with Student's 95% interval, also as a share of MS. A round is
 one value because a process has a memory layout of its own, which makes all its steps a little faster or slower.
-Time passes between two turns, so what watching does once per second or every 20 ms counts for fewer steps than in a
-loop of its own.
+Time passes between two turns, so what watching does once per second counts for other numbers of steps than in a loop of
+its own. In turns of 400 steps and more, it hardly does.
 
 The control is compared with the other process that is not watched, in the same way. Where its interval holds no 0, the
 measurement does not count, and the exit code is 1; the controls' intervals hold 95% of the time all together. Nor does
@@ -53,7 +53,8 @@ from mean_interval import mean_interval
 
 BATCH = 16  # samples
 WARM_UP = 80  # steps of a process that are not counted: Python adapts its code to them
-SHORTEST, LONGEST = 12, 20  # turns; their lengths vary, since the recorder does some work in every so many steps
+TURN = 16  # steps
+VARIES = 0.25  # lengths of turns, since the recorder does some work in every so many steps
 SKIPPED = 4  # first steps of a turn, whose batches were made while another process computed
 DISTURBED = 1.5
 CONTROLS = 3  # trainer without workers, trainer, worker
@@ -234,7 +235,8 @@ def take_turn(end, steps):
 
 def run_round(arguments, workers, numbers):
     """Runs three processes in turns. Returns them, and the numbers of the steps that count."""
-    lengths = [WARM_UP, *(numbers.randint(SHORTEST, LONGEST) for _ in range(arguments.blocks))]
+    shortest, longest = (round(arguments.turn * factor) for factor in (1 - VARIES, 1 + VARIES))
+    lengths = [WARM_UP, *(numbers.randint(shortest, longest) for _ in range(arguments.blocks))]
     counted, begin = [], 0
     for turn, length in enumerate(lengths):
         counted += range(begin + SKIPPED, begin + length) if turn > 0 else []
@@ -281,7 +283,8 @@ def measure(arguments, workers, numbers):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=24)
-    parser.add_argument("--blocks", type=int, default=24, help="turns of each process in a round, of 16 steps on average")
+    parser.add_argument("--blocks", type=int, default=24, help="turns of each process in a round")
+    parser.add_argument("--turn", type=int, default=TURN, metavar="N", help="steps of a turn on average")
     parser.add_argument("--step-ms", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compile", nargs="?", const="inductor", metavar="BACKEND", help="train a compiled model")

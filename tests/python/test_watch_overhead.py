@@ -43,7 +43,7 @@ def test_a_planted_cost_is_found_in_the_process_that_has_it(monkeypatch, workers
         monkeypatch.setattr(worker, "FetchProbe", SlowProbe)
     else:
         monkeypatch.setattr(watched_loader, "Steps", SlowSteps)
-    arguments = Namespace(rounds=2, blocks=4, step_ms=STEP_MS, compile=None)
+    arguments = Namespace(rounds=2, blocks=4, turn=watch_overhead.TURN, step_ms=STEP_MS, compile=None)
     trainer, made = watch_overhead.measure(arguments, workers, random.Random(1))
     slowed = made if workers else trainer
     assert statistics.fmean(slowed.added) == pytest.approx(PLANTED, rel=0.2)
@@ -65,7 +65,7 @@ def test_a_planted_cost_is_found_in_the_steps_that_have_it(monkeypatch):
 def test_batches_of_another_data_set_end_the_measurement(monkeypatch):
     monkeypatch.setattr(watch_overhead, "collate", lambda samples: (np.zeros((16, 12), np.float32), np.zeros(16)))
     with pytest.raises(SystemExit, match="the batches are not those of the data set"):
-        watch_overhead.measure(Namespace(rounds=1, blocks=1, step_ms=0.1, compile=None), 0, random.Random(1))
+        watch_overhead.measure(Namespace(rounds=1, blocks=1, turn=watch_overhead.TURN, step_ms=0.1, compile=None), 0, random.Random(1))
 
 
 def test_the_interval_of_a_mean_is_students():
