@@ -45,7 +45,7 @@ struct DataLoaderInput {
   double pause_s = 0;         ///< between two batches of a worker
   Demand send;                ///< per batch, in the worker's feeder thread
   Demand receive;             ///< per batch, in next(); waits while its worker makes another
-  int tensors = 0;            ///< per batch, each with memory of its own; 0: unknown
+  int tensors = 0;            ///< per batch, handed over one by one; 0: unknown
   double tensor_wait_s = 0;   ///< per batch, in next(): for threads of the worker, for its tensors
   Demand hand;                ///< per batch, in next(), also without workers
   Demand update;              ///< per step: the body of the loop

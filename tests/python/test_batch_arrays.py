@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from pymillrace.watcher import batch_arrays
-from pymillrace.watcher.batch_arrays import arrays_in, bytes_of, tensors_of
+from pymillrace.watcher.batch_arrays import arrays_in, bytes_of, descriptors_of, tensors_of
 
 Pair = namedtuple("Pair", "image label")
 ONE = torch.zeros(3)
@@ -46,6 +46,12 @@ def test_a_tensor_without_memory_is_not_handed_over():
     arrays = list(arrays_in([torch.zeros(0), sparse, ONE, np.zeros(3)]))
     assert len(arrays) == 4 and bytes_of(sparse) == 0
     assert tensors_of(arrays) == [ONE]
+
+
+def test_tensors_whose_memory_has_a_name_need_no_descriptor(monkeypatch):
+    assert descriptors_of([ONE, ONE]) == 2
+    monkeypatch.setattr(torch.multiprocessing, "get_sharing_strategy", lambda: "file_system")
+    assert descriptors_of([ONE, ONE]) == 0
 
 
 def test_what_does_not_tell_its_parts_has_none():

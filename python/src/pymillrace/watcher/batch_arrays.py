@@ -38,9 +38,15 @@ def bytes_of(array: Any) -> int:
 
 
 def tensors_of(arrays: Iterable[Any]) -> list[Any]:
-    """Returns torch's tensors that are not empty. A worker hands over the memory of each by itself."""
+    """Returns torch's tensors that are not empty. A worker puts each into shared memory of its own."""
     torch = sys.modules.get("torch")
     return [] if torch is None else [one for one in arrays if isinstance(one, torch.Tensor) and bytes_of(one)]
+
+
+def descriptors_of(tensors: list[Any]) -> int:
+    """Returns how many file descriptors a worker hands over for such tensors; 0 if they have names instead."""
+    torch = sys.modules.get("torch")
+    return len(tensors) if torch and torch.multiprocessing.get_sharing_strategy() == "file_descriptor" else 0
 
 
 def _parts(one: Any) -> list[Any]:
