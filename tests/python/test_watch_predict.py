@@ -177,7 +177,7 @@ def test_only_batches_of_workers_wait_for_their_tensors():
         assert with_workers(MANY.replace(tensors=few), 8, Paging()).tensor_wait_s == 0
 
 
-def test_predictions_tell_a_batch_of_many_tensors_from_one_of_one():
+def test_predictions_tell_a_batch_of_many_tensors_from_one_tensor():
     def of_eight(measured):
         return DataLoaderRatios(measured, 0, Doubts()).with_interval(with_workers(measured, 8, Paging()))
 
