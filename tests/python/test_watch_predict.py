@@ -189,6 +189,7 @@ def test_predictions_tell_a_batch_of_many_tensors_from_one_tensor():
     recorded = MANY.replace(workers=8, receive=Demand(0.001, 0.007))
     found = predict.predictions(recorded, Recorded(RecordedRun(100.0, 1.0)), Paging())
     assert found["replay_images_per_s"] == pytest.approx(4 / 0.008, rel=0.05)
+    assert (found["settings"]["receive"]["blocked"], found["settings"]["tensor_wait"]) == pytest.approx((0, 0.007))
 
 
 @pytest.mark.parametrize("tensors", (1, 10))

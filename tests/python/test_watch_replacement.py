@@ -79,7 +79,7 @@ def recorded(fetch_s, update_s, batch=10, workers=0, reason=None):
                                              {"words": WORDS, "samples": [__file__], "reason": reason}}],
             "what_if": {"images_per_s": 100.0, "doubts": {}, "settings": {
                 "num_workers": workers, "prefetch_factor": None, "batch": batch, "cores": 2, "send": nothing,
-                "receive": nothing, "hand": nothing, "fetch": {**nothing, "cpu": fetch_s},
+                "receive": nothing, "tensor_wait": 0.0, "hand": nothing, "fetch": {**nothing, "cpu": fetch_s},
                 "update": {**nothing, "blocked": update_s}}}}
 
 
@@ -111,6 +111,13 @@ def test_workers_share_the_cores_with_the_update():
     row = replacement.row(summary, lambda *_: 0.002)
     # 20 ms of loading and 10 ms of update per batch fill two cores for 15 ms, and slow each other down.
     assert row["ratio"] == pytest.approx(110 / 15.01 / MAX_CROWDING**0.5, rel=0.02)
+
+
+def test_the_wait_for_tensors_goes_with_the_workers_that_caused_it():
+    summary = recorded(fetch_s=0.002, update_s=0.010, workers=8)
+    summary["what_if"]["settings"] |= {"tensor_wait": 0.010, "prefetch_factor": 2}
+    row = replacement.row(summary, lambda *_: 0.0001)
+    assert row["ratio"] == pytest.approx(20 / 10.02, rel=0.02)
 
 
 def test_waiting_for_storage_stays():

@@ -253,7 +253,8 @@ def _row(change: DataLoaderChange, predictor: DataLoaderPredictor, rate: float) 
 def _settings(used: DataLoaderInput) -> SettingsRecord:
     return {"num_workers": used.workers, "prefetch_factor": used.prefetch if used.workers else None,
             "batch": used.batch, "cores": used.cores, "fetch": _demand(mean_of(used.fetch)),
-            "send": _demand(used.send), "receive": _demand(used.receive), "hand": _demand(used.hand),
+            "send": _demand(used.send), "receive": _demand(used.receive), "tensor_wait": used.tensor_wait_s,
+            "hand": _demand(used.hand),
             "update": _demand(used.update)}
 
 

@@ -94,7 +94,9 @@ def _settings(found: Field) -> dict[str, Any]:
             "prefetch_factor": prefetch.whole(1, MOST_OUTSTANDING // max(1, workers)) if prefetch else None,
             "batch": found["batch"].whole(1, MOST_BATCH), "cores": found["cores"].whole(1, MOST_CORES),
             **{name: _demand(found[name]) for name in ("fetch", "send", "receive", "update")},
-            **({"hand": _demand(found["hand"])} if found["hand"] else {})}  # later versions have it
+            # Later versions have these.
+            "tensor_wait": found["tensor_wait"].number(0, MOST_DEMAND_S) if found["tensor_wait"] else 0.0,
+            **({"hand": _demand(found["hand"])} if found["hand"] else {})}
 
 
 def _demand(found: Field) -> dict[str, Any]:

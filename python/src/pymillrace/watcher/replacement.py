@@ -77,7 +77,7 @@ def _predicted(what_if: dict[str, Any], cpu: float, blocked_in_dataset: float) -
         for one in map(settings.__getitem__, ("fetch", "send", "receive", "hand", "update")))
     now = DataLoaderInput(workers=settings["num_workers"], prefetch=settings["prefetch_factor"] or PREFETCH,
                           batch=settings["batch"], cores=settings["cores"], fetch=[fetch], send=send, receive=receive,
-                          hand=hand, update=update, pause_s=usual_pause(fetch))
+                          tensor_wait_s=settings["tensor_wait"], hand=hand, update=update, pause_s=usual_pause(fetch))
     batch = Demand(cpu * now.batch, blocked_in_dataset * fetch.blocked_s)
     tried = [DataLoaderInput(workers=workers, prefetch=math.ceil(AHEAD / workers), batch=now.batch, cores=now.cores,
                              fetch=[batch], hand=Demand(HAND_S), update=update)
