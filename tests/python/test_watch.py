@@ -276,6 +276,8 @@ def test_what_the_pinning_thread_does_is_transfer_of_unknown_kind(tmp_path, monk
     with mr.watching(run=tmp_path / "run"):
         for _ in DataLoader(plants_of.Samples(16), batch_size=2, num_workers=1, pin_memory=True):
             pass
+        session, = mr.watcher.api._every
+        assert session.main.batch_bytes > 0 and session.main.tensors == 0  # next() receives none
     main = summary_of(tmp_path / "run")["loaders"][0]
     assert main["steps"] == 8 and main["batches"]["missing"] == 0
     assert main["blame_table"]["transfer"]["unknown"] >= 0.8 * 8 * 0.03

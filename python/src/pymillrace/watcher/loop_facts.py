@@ -35,7 +35,7 @@ class LoopFacts:
     persistent: bool = False
     transforms: Sequence[str] = ()
     batch_bytes: int = 0  # of the first batch
-    tensors: int = 0  # of that batch, that workers hand over by file descriptors; 0: unknown
+    tensors: int = 0  # of that batch, that workers hand over to next() by file descriptors; 0: unknown
     infers: bool = False  # it only computes outputs
     takes_ahead: bool = False  # another thread than the loop's takes the batches
     alternates: bool = False  # another loader gives a batch in most of its steps, whose wait counts as update

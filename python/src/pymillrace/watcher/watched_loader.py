@@ -128,7 +128,7 @@ class WatchedLoader:
         self.device: DeviceGaps | None = None
         self.extras = session.planned_steps is not None  # each next() also counts a plan's steps or measures the device
         self.batch_bytes = self.tensor_bytes = 0  # of the first batch, and of what it holds in shared memory
-        self.tensors = 0  # of the first batch, that workers hand over by descriptors
+        self.tensors = 0  # of the first batch, that workers hand over to next() by descriptors
         self.free_shared_memory: int | None = None  # when workers first began
         self._stretch: Stretch | None = None  # under way, of the loop's body
         self.lane: Lane | None = None  # of the other thread that iterates over it
@@ -358,7 +358,10 @@ class WatchedLoader:
         """Learns the size of the first batch, and whether as many as workers make fit into shared memory."""
         arrays = list(arrays_in(batch))
         tensors = tensors_of(arrays)
-        self.batch_bytes, self.tensors = sum(map(bytes_of, arrays)), descriptors_of(tensors)
+        self.batch_bytes = sum(map(bytes_of, arrays))
+        iterator = None if self.iterator is None else self.iterator()
+        if not getattr(iterator, "_pin_memory", False):  # else a thread of its own receives them, not next()
+            self.tensors = descriptors_of(tensors)
         if not self.workers:
             return
         self.tensor_bytes = sum(map(bytes_of, tensors))
