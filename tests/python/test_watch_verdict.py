@@ -40,8 +40,8 @@ def test_an_expensive_transfer_names_the_tensors_unless_they_are_large():
                          batch_bytes=tensors * tensor_bytes)
         return verdict.advice(loop, verdict.classify(loop, 8), 8, None)
 
-    fewer = "are expensive to send: put their values into fewer tensors, or use larger batches"
-    assert advice(2, 1 << 10) == f"advice: batches {fewer}"
+    fewer = "are expensive to send: put their values into fewer tensors"
+    assert advice(2, 1 << 10) == f"advice: batches {fewer}, or use larger batches"
     assert advice(24, 1 << 19) == f"advice: batches of 24 tensors {fewer}"  # 12 MiB
     assert advice(2, 3 << 20).startswith("advice: batches are expensive to send: keep images uint8")
 

@@ -161,8 +161,9 @@ def advice(loop: LoopFacts, verdict: Verdict, cores: int, predicted: Mapping[str
     if verdict.bound == "handover":
         return "advice: batches are handed over too often: use larger batches"
     if verdict.bound == "transfer" and loop.batch_bytes < SMALL_TENSOR * max(1, loop.tensors):
-        batches = f"batches of {loop.tensors} tensors" if loop.tensors > USUAL_TENSORS else "batches"
-        return f"advice: {batches} are expensive to send: put their values into fewer tensors, or use larger batches"
+        if loop.tensors > USUAL_TENSORS:  # larger batches may have more of them
+            return f"advice: batches of {loop.tensors} tensors are expensive to send: put their values into fewer tensors"
+        return "advice: batches are expensive to send: put their values into fewer tensors, or use larger batches"
     if verdict.bound == "transfer":
         return "advice: batches are expensive to send: keep images uint8 until they are on the device"
     if shared:
