@@ -14,8 +14,8 @@ mean of a round less the mean of the two others. Left out are the first steps of
 that take DISTURBED times the median step of the round, watched or not: the clock of a virtual machine also counts time
 that its host takes away. Prints the mean over the rounds with Student's 95% interval, also as a share of MS. A round is
 one value because a process has a memory layout of its own, which makes all its steps a little faster or slower.
-Time passes between two turns, so what watching does once per second counts for other numbers of steps than in a loop of
-its own. In turns of 400 steps and more, it hardly does.
+Time passes between two turns, so work that watching does once per second is spread over fewer steps than in a training
+that runs alone; with turns of 400 steps the difference is small.
 
 The control is compared with the other process that is not watched, in the same way. Where its interval holds no 0, the
 measurement does not count, and the exit code is 1; the controls' intervals hold 95% of the time all together. Nor does

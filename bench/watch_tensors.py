@@ -20,15 +20,11 @@ from time import perf_counter, sleep, thread_time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from watch_ahead import compute
+
 PARTS = 4
 ROLES = ("fetch", "feeder", "server")  # a worker's threads in the order of their numbers
 asked = [0.0, 0.0]  # seconds that next() asked for descriptors, and its CPU seconds
-
-
-def compute(seconds):
-    end = thread_time() + seconds
-    while thread_time() < end:
-        pass
 
 
 class Batches(Dataset):

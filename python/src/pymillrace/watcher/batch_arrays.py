@@ -14,7 +14,7 @@ WITHOUT_PARTS = (str, bytes, bytearray, int, float, complex, type(None), type, F
 
 
 def arrays_in(batch: Any) -> Iterator[Any]:
-    """Yields what has `nbytes` in mappings, sequences, sets and attributes: each once, as far as MOST_VISITED objects."""
+    """Yields what has `nbytes` in mappings, sequences, sets and attributes, each once. Visits MOST_VISITED objects."""
     seen: set[int] = set()
     left = [batch]
     while left and len(seen) < MOST_VISITED:

@@ -16,7 +16,6 @@ from .run_directory import file_name, is_complete
 MOST_ROWS = 1_000_000  # of steps.csv, which are added up
 
 
-
 class Stamp(NamedTuple):
     """Tells the records of a new run from those of an earlier one."""
     summary: tuple[int, int] | None
