@@ -363,12 +363,11 @@ install_s3() {
   install_wheels tests/remote/requirements.txt "$S3_FOLDER" "S3 SERVERS ARE"
 }
 
-# set_up PACKAGE...: provides everything that CMake needs.
+# set_up PACKAGE...: provides everything that CMake needs but LibTorch, without which the sanitizers' presets build.
 set_up() {
   mkdir -p .deps
   log=$PWD/.deps/setup.log
   step "Debian packages" install_packages "$@"
-  step "LibTorch" install_torch
   # Lets ccache compare a precompiled header by its contents.
   export CCACHE_DIR=${CCACHE_DIR:-$PWD/.deps/ccache}
   export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros,include_file_mtime,include_file_ctime}
