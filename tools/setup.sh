@@ -378,18 +378,23 @@ set_up() {
 # Turns ninja's lines "[DONE/ALL SECONDS] STEP" into one every ten seconds that says what is left. Other
 # lines, such as errors, stay.
 show_time_left() {
-  awk '!/^\[[0-9]+\/[0-9]+ [0-9.]+\]/ { print; fflush(); next }
-    {
-      split(substr($1, 2), steps, "/")
-      seconds = $2 + 0
-      if (steps[1] < steps[2] && (steps[1] == 0 || seconds < due)) next
-      due = seconds + 10
-      left = (steps[2] - steps[1]) * seconds / steps[1]
-      printf "   %d of %d steps in %d s", steps[1], steps[2], seconds
-      if (steps[1] < steps[2] && seconds > 0) printf ", %.1f per second, about %d s left", steps[1] / seconds, left
-      print ""
-      fflush()
-    }'
+  local line finished all milliseconds left due=0
+  while IFS= read -r line; do # mawk would wait for 4 KiB of lines
+    if ! [[ $line =~ ^\[([0-9]+)/([0-9]+)\ ([0-9]+)(\.([0-9]+))?\] ]]; then
+      printf '%s\n' "$line"
+      continue
+    fi
+    finished=${BASH_REMATCH[1]} all=${BASH_REMATCH[2]} left=${BASH_REMATCH[5]}000
+    milliseconds=$((BASH_REMATCH[3] * 1000 + 10#${left:0:3}))
+    if ((finished < all && (finished == 0 || milliseconds < due))); then continue; fi
+    due=$((milliseconds + 10000))
+    printf '   %d of %d steps in %d s' "$finished" "$all" "$((milliseconds / 1000))"
+    if ((finished < all && milliseconds > 0)); then
+      printf ', %d.%d per second, about %d s left' "$((finished * 1000 / milliseconds))" \
+        "$((finished * 10000 / milliseconds % 10))" "$(((all - finished) * milliseconds / finished / 1000))"
+    fi
+    echo
+  done
 }
 
 configure_and_build() {

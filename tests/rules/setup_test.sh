@@ -50,6 +50,17 @@ expect "a line every ten seconds, the last one, and a line that is not a step" [
 expect "nothing before a first step" grep -qx "   1 of 80 steps in 0 s, 2.0 per second, about 39 s left" left.txt
 expect "errors stay" grep -qx "FAILED: x" left.txt
 expect "the end is told" grep -qx "   80 of 80 steps in 31 s" left.txt
+mkfifo steps
+show_time_left <steps >left.txt &
+exec 9>steps
+echo "[1/2 1.0] compile a" >&9
+for _ in {1..100}; do
+  if [[ -s left.txt ]]; then break; fi
+  sleep 0.1
+done
+expect "a line comes while the build goes on" grep -q "1 of 2 steps" left.txt
+exec 9>&-
+wait
 
 parse_options "usage" --cuda
 expect "--cuda is understood" "$cuda"
