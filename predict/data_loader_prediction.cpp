@@ -41,6 +41,13 @@ DataLoaderInput with_lock(DataLoaderInput input, double sign) {
   return input;
 }
 
+/// Returns the loop as it is if its workers need no lock while they make a batch: threads that send
+/// many tensors keep them waiting no longer than those that send few.
+DataLoaderInput with_free_lock(DataLoaderInput input) {
+  input.pause_s = std::min(input.pause_s, usual_pause(mean_of(input.fetch), kUsualTensors));
+  return input;
+}
+
 /// Returns the share of the cores beyond the first that `busy` threads take.
 double beyond_first(double busy, int cores) {
   return cores > 1 ? std::clamp((busy - 1) / (cores - 1), 0.0, 1.0) : 0;
@@ -67,7 +74,7 @@ double most_cooling(double before, double after) {
 
 /// Returns a recorded loop as it is replayed.
 DataLoaderInput as_recorded(DataLoaderInput input, const RecordedRun& run) {
-  input.pause_s = usual_pause(mean_of(input.fetch));
+  input.pause_s = usual_pause(mean_of(input.fetch), input.tensors);
   input.tensor_wait_s = std::min(input.receive.blocked_s, tensor_wait(input.tensors));
   input.receive.blocked_s -= input.tensor_wait_s;
   return run.update_s > 0 ? without_spinning(input, run.update_s) : input;
@@ -127,6 +134,9 @@ RatioInterval DataLoaderRatios::with_interval(const DataLoaderInput& changed) co
     without.tensor_wait_s = input_.tensor_wait_s;
     interval.include(rate_of(slowed_down(without, usual)) / base_.images_per_s);
   }
+  if (std::max(changed.tensors, input_.tensors) > kUsualTensors)
+    interval.include(rate_of(slowed_down(with_free_lock(changed), usual)) /
+                     rate_of(with_free_lock(input_)));
   if (changed.update.threads > 1 && changed.workers != input_.workers)
     interval.include(rate_of(as_measured(changed, doubts_.spinning)) /
                      rate_of(as_measured(input_, doubts_.spinning)));

@@ -14,9 +14,10 @@ namespace {
 /// Replays that find an update's demand, and their steps.
 constexpr int kFitRounds = 7;
 constexpr int kFitSteps = 24;
-/// Seconds of a pause: always, and more if batches only compute.
+/// Seconds of a pause: always, and more per batch and per tensor if batches only compute.
 constexpr double kPauseS = 0.0003;
-constexpr double kPauseOfLockS = 0.0012;
+constexpr double kPauseOfLockS = 0.0006;
+constexpr double kPauseOfTensorS = 0.0003;
 constexpr const char* kNoTime = "a replay needs work that takes time";
 
 class Loop {
@@ -258,8 +259,10 @@ Demand mean_of(std::span<const Demand> demands) {
   return {sum.cpu_s / count, sum.blocked_s / count};
 }
 
-double usual_pause(const Demand& fetch) {
-  return kPauseS + (fetch.cpu_s > 0 ? kPauseOfLockS * fetch.cpu_s / fetch.seconds() : 0);
+double usual_pause(const Demand& fetch, int tensors) {
+  if (!(fetch.cpu_s > 0)) return kPauseS;
+  const int sent = tensors > 0 ? tensors : kUsualTensors;
+  return kPauseS + (kPauseOfLockS + kPauseOfTensorS * sent) * fetch.cpu_s / fetch.seconds();
 }
 
 DataLoaderOutput replay(const DataLoaderInput& input) {

@@ -62,10 +62,14 @@ struct DataLoaderOutput {
   double busy_cores = 0;
 };
 
-/// Returns how long a worker in Python pauses between two batches. Once a batch is made, the
-/// threads that send it and hand over its shared memory take the interpreter's lock. While a batch
-/// waits, the lock is free (docs/results/2026-11-29-campaign.md).
-double usual_pause(const Demand& fetch);
+/// Tensors of a batch whose number is not known.
+constexpr int kUsualTensors = 2;
+
+/// Returns how long a worker in Python pauses between two batches of so many tensors; 0: unknown.
+/// Once a batch is made, the threads that send it and hand over the shared memory of each tensor
+/// take the interpreter's lock. While a batch waits, the lock is free
+/// (docs/results/2026-11-29-campaign.md, docs/results/2026-11-30-tensors.md).
+double usual_pause(const Demand& fetch, int tensors);
 
 /// Runs the simulation. Throws std::invalid_argument for input without cores, samples, steps,
 /// demands that take time, or outstanding batches.

@@ -292,6 +292,7 @@ def test_no_value_in_a_summary_disturbs_what_if(tmp_path, monkeypatch, capsys, p
     (("num_workers",), "2", "num_workers is '2', not a whole number"),
     (("cores",), float("nan"), "cores is nan, not a whole"), (("batch",), -4, "batch is -4, not a whole number"),
     (("fetch", "cpu"), 1e308, "fetch.cpu is 1e+308, not a number from 0"),
+    (("tensors",), 0.5, "tensors is 0.5, not a whole number"),
     (("tensor_wait",), -1, "tensor_wait is -1, not a number from 0"),
     (("prefetch_factor",), 16385, "prefetch_factor is 16385, not"), (("send",), None, "send.cpu")))
 def test_a_wrong_setting_is_named_with_its_range(tmp_path, capsys, place, value, text):

@@ -90,11 +90,17 @@ PAUSES = ((16.8, 0.2, 1.64, 18.5), (16.8, 0.1, 1.55, 18.5), (16.9, 0.2, 1.91, 19
 @pytest.mark.parametrize("cpu, blocked, pause, step", PAUSES)
 def test_a_worker_pauses_between_batches(cpu, blocked, pause, step):
     fetch = Demand(1e-3 * cpu, 1e-3 * blocked)
-    assert usual_pause(fetch) == pytest.approx(1e-3 * pause, abs=0.0005)
+    assert usual_pause(fetch, 0) == usual_pause(fetch, 2) == pytest.approx(1e-3 * pause, abs=0.0005)
     loop = DataLoaderInput(1, 2, 4, 2, [fetch], Demand(0.0005), Demand(0.0008), Demand(0.0002), Demand(0.002))
     predicted = predict.predictions(loop, Recorded(RecordedRun(0, 0.0)), Paging())
     assert predicted["replay_images_per_s"] == pytest.approx(4000 / step, rel=0.03)
     assert replay(loop).images_per_s == pytest.approx(4000 / (cpu + blocked), rel=0.01)
+
+
+@pytest.mark.parametrize("tensors, cpu, pause", ((11, 19.1, 4.45), (24, 16.8, 8.01)))
+def test_a_worker_pauses_longer_after_a_batch_of_many_tensors(tensors, cpu, pause):
+    """Measured in runs with one worker (docs/results/2026-11-30-tensors.md)."""
+    assert usual_pause(Demand(1e-3 * cpu), tensors) == pytest.approx(1e-3 * pause, abs=0.0005)
 
 
 # Demands of runs with two workers on two cores, in ms: fetch, update (of each thread), threads; images/s; the length of

@@ -192,6 +192,20 @@ def test_predictions_tell_a_batch_of_many_tensors_from_one_tensor():
     assert (found["settings"]["receive"]["blocked"], found["settings"]["tensor_wait"]) == pytest.approx((0, 0.007))
 
 
+def test_a_worker_that_computes_in_python_makes_no_batch_while_it_sends_many_tensors():
+    """With one worker, of the images per second without: measured with 24 and with 11 tensors (docs/results)."""
+    for tensors, fetch, update, batch, rate, measured in ((24, 0.0164, 0.0018, 3, 165, 0.72),
+                                                          (11, 0.0176, 0.0010, 4, 215, 0.77)):
+        sending = Demand(0.0005 + 0.00025 * tensors)
+        loop = DataLoaderInput(workers=0, prefetch=2, batch=batch, cores=2, fetch=[Demand(fetch)], send=sending,
+                               receive=sending, tensors=tensors, update=Demand(update))
+        found = predict.predictions(loop, Recorded(RecordedRun(rate, 0.0)), Paging())
+        row = next(row for row in found["rows"] if row["change"] == "num_workers=1")
+        assert row["ratio"] == pytest.approx(measured, rel=0.1)
+        assert row["low"] <= measured <= row["high"]
+        assert found["settings"]["tensors"] == tensors
+
+
 @pytest.mark.parametrize("tensors", (1, 10))
 def test_without_workers_the_cost_of_sending_follows_from_the_number_of_tensors(tmp_path, tensors):
     data = [torch.zeros(3)] * 40

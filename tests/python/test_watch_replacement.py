@@ -79,7 +79,7 @@ def recorded(fetch_s, update_s, batch=10, workers=0, reason=None):
                                              {"words": WORDS, "samples": [__file__], "reason": reason}}],
             "what_if": {"images_per_s": 100.0, "doubts": {}, "settings": {
                 "num_workers": workers, "prefetch_factor": None, "batch": batch, "cores": 2, "send": nothing,
-                "receive": nothing, "tensor_wait": 0.0, "hand": nothing, "fetch": {**nothing, "cpu": fetch_s},
+                "receive": nothing, "tensors": 0, "tensor_wait": 0.0, "hand": nothing, "fetch": {**nothing, "cpu": fetch_s},
                 "update": {**nothing, "blocked": update_s}}}}
 
 
@@ -118,6 +118,15 @@ def test_the_wait_for_tensors_goes_with_the_workers_that_caused_it():
     summary["what_if"]["settings"] |= {"tensor_wait": 0.010, "prefetch_factor": 2}
     row = replacement.row(summary, lambda *_: 0.0001)
     assert row["ratio"] == pytest.approx(20 / 10.02, rel=0.02)
+
+
+def test_the_lock_that_sending_many_tensors_takes_goes_with_the_workers():
+    summary = recorded(fetch_s=0.020, update_s=0.001, workers=1)
+    few = replacement.row(summary, lambda *_: 0.0001)
+    summary["what_if"]["settings"] |= {"tensors": 32, "prefetch_factor": 2}
+    many = replacement.row(summary, lambda *_: 0.0001)
+    assert many["ratio"] / few["ratio"] == pytest.approx((20 + 0.3 + 0.6 + 32 * 0.3) / (20 + 0.3 + 1.2), rel=0.02)
+    assert many["low"] <= few["ratio"]
 
 
 def test_waiting_for_storage_stays():

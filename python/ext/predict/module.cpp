@@ -113,12 +113,13 @@ void bind_replay(nb::module_& module) {
   module.def(
       "replay", [](const DataLoaderInput& input) { return predict::replay(input); },
       nb::arg("input"), Unlocked());
-  module.def("usual_pause", &predict::usual_pause, nb::arg("fetch"));
+  module.def("usual_pause", &predict::usual_pause, nb::arg("fetch"), nb::arg("tensors"));
   module.def("without_spinning", &predict::without_spinning, nb::arg("measured"),
              nb::arg("update_s"), Unlocked());
 }
 
 void bind_prediction(nb::module_& module) {
+  module.attr("USUAL_TENSORS") = predict::kUsualTensors;
   module.attr("MODEL_ERROR") = predict::kDataLoaderModelError;
   module.attr("MAX_COOLING") = predict::kMaxCooling;
   module.attr("MAX_CROWDING") = predict::kMaxCrowding;

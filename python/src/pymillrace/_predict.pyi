@@ -5,6 +5,7 @@ Classes and functions are those of the room predict, and of measure/trace_events
 import collections.abc
 from typing import Any
 
+USUAL_TENSORS: int
 MODEL_ERROR: float
 MAX_COOLING: float
 MAX_CROWDING: float
@@ -82,8 +83,8 @@ class DataLoaderOutput:
 def replay(input: DataLoaderInput) -> DataLoaderOutput:
     """Runs the simulation. Raises ValueError for input without cores, samples, demands or outstanding batches."""
 
-def usual_pause(fetch: Demand) -> float:
-    """Returns the seconds for which a worker in Python pauses between two batches."""
+def usual_pause(fetch: Demand, tensors: int) -> float:
+    """Returns the seconds for which a worker in Python pauses between two batches of so many tensors; 0: unknown."""
 
 def without_spinning(measured: DataLoaderInput, update_s: float) -> DataLoaderInput:
     """Returns the input with as much CPU time per update as makes the replay's update take `update_s` seconds."""

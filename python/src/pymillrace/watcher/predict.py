@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._predict import (MODEL_ERROR, DataLoaderChange, DataLoaderInput, DataLoaderPredictor, Demand, Paging,
+from .._predict import (MODEL_ERROR, USUAL_TENSORS, DataLoaderChange, DataLoaderInput, DataLoaderPredictor, Demand, Paging,
                         RecordedRun, mean_of)
 from .._watch import ENOUGH, WORTHWHILE
 from .batch_means import half_width
@@ -22,7 +22,6 @@ PREFETCH = 2  # torch's default
 # CPU seconds of either end for a batch, and for each of its tensors, assumed where no worker ran: of next(), and of the
 # worker's threads that send messages and hand over descriptors of shared memory.
 TRANSFER_S, TENSOR_S = 0.0005, 0.00025
-USUAL_TENSORS = 2  # of a batch whose tensors are not known
 AHEAD = 1  # batches in the queue of a thread that takes them, at least; how many more is not known
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
 QUICK_STEPS = 60  # of a replay while the run goes on: fewer than of those that end it
@@ -253,9 +252,8 @@ def _row(change: DataLoaderChange, predictor: DataLoaderPredictor, rate: float) 
 def _settings(used: DataLoaderInput) -> SettingsRecord:
     return {"num_workers": used.workers, "prefetch_factor": used.prefetch if used.workers else None,
             "batch": used.batch, "cores": used.cores, "fetch": _demand(mean_of(used.fetch)),
-            "send": _demand(used.send), "receive": _demand(used.receive), "tensor_wait": used.tensor_wait_s,
-            "hand": _demand(used.hand),
-            "update": _demand(used.update)}
+            "send": _demand(used.send), "receive": _demand(used.receive), "tensors": used.tensors,
+            "tensor_wait": used.tensor_wait_s, "hand": _demand(used.hand), "update": _demand(used.update)}
 
 
 def _demand(demand: Demand) -> DemandRecord:

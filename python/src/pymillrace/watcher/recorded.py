@@ -12,7 +12,7 @@ from ..errors import DataError
 from . import closing
 from .fields import MOST_RATE, MOST_SECONDS, MOST_STEPS, Field
 from .plan import OF_THREADS
-from .predict import MOST_THREADS, best, predictions_from, proposal, quick_predictions, recorded_from
+from .predict import MOST_TENSORS, MOST_THREADS, best, predictions_from, proposal, quick_predictions, recorded_from
 from .records import NotARecord, read_json
 from .run_directory import is_complete
 from .verdict import too_short
@@ -95,6 +95,7 @@ def _settings(found: Field) -> dict[str, Any]:
             "batch": found["batch"].whole(1, MOST_BATCH), "cores": found["cores"].whole(1, MOST_CORES),
             **{name: _demand(found[name]) for name in ("fetch", "send", "receive", "update")},
             # Later versions have these.
+            "tensors": found["tensors"].whole(0, MOST_TENSORS) if found["tensors"] else 0,
             "tensor_wait": found["tensor_wait"].number(0, MOST_DEMAND_S) if found["tensor_wait"] else 0.0,
             **({"hand": _demand(found["hand"])} if found["hand"] else {})}
 

@@ -77,7 +77,8 @@ def _predicted(what_if: dict[str, Any], cpu: float, blocked_in_dataset: float) -
         for one in map(settings.__getitem__, ("fetch", "send", "receive", "hand", "update")))
     now = DataLoaderInput(workers=settings["num_workers"], prefetch=settings["prefetch_factor"] or PREFETCH,
                           batch=settings["batch"], cores=settings["cores"], fetch=[fetch], send=send, receive=receive,
-                          tensor_wait_s=settings["tensor_wait"], hand=hand, update=update, pause_s=usual_pause(fetch))
+                          tensors=settings["tensors"], tensor_wait_s=settings["tensor_wait"], hand=hand, update=update,
+                          pause_s=usual_pause(fetch, settings["tensors"]))
     batch = Demand(cpu * now.batch, blocked_in_dataset * fetch.blocked_s)
     tried = [DataLoaderInput(workers=workers, prefetch=math.ceil(AHEAD / workers), batch=now.batch, cores=now.cores,
                              fetch=[batch], hand=Demand(HAND_S), update=update)

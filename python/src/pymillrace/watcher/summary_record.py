@@ -125,6 +125,7 @@ class SettingsRecord(TypedDict):
     fetch: Annotated[DemandRecord, About("of making a batch: data set, transforms, collate")]
     send: Annotated[DemandRecord, About("of sending it")]
     receive: Annotated[DemandRecord, About("of receiving it in `next()`")]
+    tensors: Annotated[int, About("of a batch; 0: unknown. Records before 2026-11-30 have none", "tensors")]
     tensor_wait: Annotated[float, About("blocked in `next()` for the worker's thread that hands over its tensors, which "
                                         "`receive` leaves out. Records before 2026-11-30 have none", "s")]
     hand: Annotated[DemandRecord, About("of `next()` itself")]

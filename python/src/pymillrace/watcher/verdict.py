@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .._predict import USUAL_TENSORS
 from .._watch import LOAD_THAT_BINDS, STEPS_FOR_VERDICT, WORTHWHILE, load_that_binds
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
 from .loop_facts import NEVER_WAITS, LoopFacts
-from .predict import USUAL_TENSORS, best, proposal
+from .predict import best, proposal
 from .threads import IN_LOAD
 from .threads import rows as thread_rows
 
