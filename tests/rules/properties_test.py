@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Do properties arrive at the tests of GoogleTest?  test_properties.py CTEST BUILD
+"""Do properties arrive at the tests of GoogleTest?  properties_test.py CTEST BUILD
 
 Those that compare clocks must run alone, and all keep caches and keys in the build folder.
 """
